@@ -11,26 +11,7 @@ import pytest
 from tests.agent.runs import multiply
 from tests.tables import table
 
-from callboard import Agent, Context, Ensemble, RunResult, Tool, tool
-from callboard.core import (
-    ArgumentsPiece,
-    AssistantCanister,
-    Controls,
-    InvocationCanister,
-    InvocationEnded,
-    InvocationStarted,
-    ReasoningContent,
-    ReplyEnded,
-    ReplyFailed,
-    ReplyStarted,
-    ResultCanister,
-    ResultReady,
-    RunEnded,
-    SupervisorCanister,
-    TextPiece,
-    Usage,
-    UserCanister,
-)
+from callboard import Agent, Context, Ensemble, RunResult, Tool, core, tool
 from callboard.errors import CallerError, ProviderError
 from callboard.testing import Call, FakeBackend, Html, ScriptedModel, Silence, StatusReply
 
@@ -50,14 +31,14 @@ def get_weather(location: str) -> str:
 
 
 # Seed 000, "Complete Conversation Example". Its assistant canister without content is no canister of ours.
-QUESTION = UserCanister("What's the weather in SF?")
-INVOCATION = InvocationCanister(
+QUESTION = core.UserCanister("What's the weather in SF?")
+INVOCATION = core.InvocationCanister(
     "call_abc123", "get_weather", {"location": "San Francisco, CA"}, '{"location":"San Francisco, CA"}'
 )
-RESULT = ResultCanister(
+RESULT = core.ResultCanister(
     invocation_id="call_abc123", content='{"temperature": 62, "conditions": "Partly cloudy"}', error=None
 )
-ANSWER = AssistantCanister("The weather in San Francisco is 62°F and partly cloudy.")
+ANSWER = core.AssistantCanister("The weather in San Francisco is 62°F and partly cloudy.")
 
 
 def test_the_seeds_complete_conversation():
@@ -89,19 +70,19 @@ async def test_the_seeds_complete_conversation_on_the_wire():
         {"role": "user", "content": "And now?"},
     ]
     calling = [
-        ReplyStarted(),
-        InvocationStarted(0, "call_abc123", "get_weather"),
-        ArgumentsPiece(0, '{"location":'),
-        ArgumentsPiece(0, '"San Francisco, CA"}'),
-        InvocationEnded(0, "call_abc123", "get_weather", INVOCATION.arguments, INVOCATION.raw),
-        ReplyEnded("invocations"),
+        core.ReplyStarted(),
+        core.InvocationStarted(0, "call_abc123", "get_weather"),
+        core.ArgumentsPiece(0, '{"location":'),
+        core.ArgumentsPiece(0, '"San Francisco, CA"}'),
+        core.InvocationEnded(0, "call_abc123", "get_weather", INVOCATION.arguments, INVOCATION.raw),
+        core.ReplyEnded("invocations"),
     ]
     async with FakeBackend([calling, ANSWER.text, "It is still cloudy."]) as backend:
         agent = Agent("gpt-4o", [get_weather], base_url=backend.url)
         result = await agent.run(QUESTION.text)
         assert result.canisters == (QUESTION, INVOCATION, RESULT, ANSWER)
         # As the seed has it, the canister without content included, it may go on.
-        history = [QUESTION, AssistantCanister(None), INVOCATION, RESULT, ANSWER]
+        history = [QUESTION, core.AssistantCanister(None), INVOCATION, RESULT, ANSWER]
         await agent.run("And now?", history=history)
         backend.assert_complete()
     assert [asked.body["messages"] for asked in backend.requests] == [said[:1], said[:3], said]
@@ -111,20 +92,22 @@ def test_without_tools():
     model = ScriptedModel(["Hello."])
     agent = Agent(model)
     result = agent.run_sync("Hi")
-    said = (UserCanister("Hi"), AssistantCanister("Hello."))
-    assert result == RunResult("Hello.", "completed", said, Usage(), 1, agent=agent, _output="Hello.")
+    said = (core.UserCanister("Hi"), core.AssistantCanister("Hello."))
+    assert result == RunResult("Hello.", "completed", said, core.Usage(), 1, agent=agent, _output="Hello.")
     assert model.requests[0].tools == ()
 
 
 def test_what_the_model_is_asked():
     files = Ensemble("files", [get_weather])
     model = ScriptedModel(["Hello."])
-    agent = Agent(model, [multiply], ensembles=[files], instructions="Be brief.", controls=Controls(temperature=0.5))
+    agent = Agent(
+        model, [multiply], ensembles=[files], instructions="Be brief.", controls=core.Controls(temperature=0.5)
+    )
     agent.run_sync("Hi")
     (request,) = model.requests
-    assert [*request.canisters] == [SupervisorCanister("Be brief."), UserCanister("Hi")]
+    assert [*request.canisters] == [core.SupervisorCanister("Be brief."), core.UserCanister("Hi")]
     assert [each.name for each in request.tools] == ["multiply", "get_weather"]
-    assert (request.tool_choice, request.controls, request.stream) == ("auto", Controls(temperature=0.5), True)
+    assert (request.tool_choice, request.controls, request.stream) == ("auto", core.Controls(temperature=0.5), True)
 
 
 def test_tools_that_share_a_name_are_called_by_their_ensembles():
@@ -145,16 +128,20 @@ def test_a_conversation_goes_on():
     first = agent.run_sync("6 times 7?")
     second = agent.run_sync("What?", history=first.canisters)
     # The instructions are said once.
-    assert [*model.requests[2].canisters] == [*first.canisters, UserCanister("What?")]
-    assert second.canisters == (UserCanister("What?"), AssistantCanister("I said 42."))
+    assert [*model.requests[2].canisters] == [*first.canisters, core.UserCanister("What?")]
+    assert second.canisters == (core.UserCanister("What?"), core.AssistantCanister("I said 42."))
 
 
 @table(
     "history",
     [
-        [UserCanister("Where?"), AssistantCanister("I will look.")],
-        [UserCanister("Where?"), AssistantCanister((ReasoningContent("hm"),)), SupervisorCanister("Be brief.")],
-        [AssistantCanister("Hello.")],
+        [core.UserCanister("Where?"), core.AssistantCanister("I will look.")],
+        [
+            core.UserCanister("Where?"),
+            core.AssistantCanister((core.ReasoningContent("hm"),)),
+            core.SupervisorCanister("Be brief."),
+        ],
+        [core.AssistantCanister("Hello.")],
     ],
     ids=["text", "a thought and an instruction", "a greeting"],
 )
@@ -162,26 +149,26 @@ def test_a_history_that_ends_with_the_model_is_asked_to_go_on(history):
     model = ScriptedModel(["There."])
     result = Agent(model).run_sync(history=history)
     assert [each.text for each in result.canisters] == ["Go on.", "There."]
-    assert model.requests[0].canisters[-1] == UserCanister("Go on.")
+    assert model.requests[0].canisters[-1] == core.UserCanister("Go on.")
 
 
 def test_a_history_that_ends_with_the_user_is_asked_as_it_is():
     model = ScriptedModel(["There."])
-    Agent(model).run_sync(history=[UserCanister("Where?"), SupervisorCanister("Be brief.")])
+    Agent(model).run_sync(history=[core.UserCanister("Where?"), core.SupervisorCanister("Be brief.")])
     assert [each.text for each in model.requests[0].canisters] == ["Where?", "Be brief."]
 
 
 def test_instructions_come_before_a_history_that_has_none():
     model = ScriptedModel(["Yes."])
-    history = [UserCanister("Hi"), AssistantCanister("Hello.")]
+    history = [core.UserCanister("Hi"), core.AssistantCanister("Hello.")]
     result = Agent(model, instructions="Be brief.").run_sync("Still there?", history=history)
     assert [type(each) for each in model.requests[0].canisters] == [
-        SupervisorCanister,
-        UserCanister,
-        AssistantCanister,
-        UserCanister,
+        core.SupervisorCanister,
+        core.UserCanister,
+        core.AssistantCanister,
+        core.UserCanister,
     ]
-    assert result.canisters == (UserCanister("Still there?"), AssistantCanister("Yes."))
+    assert result.canisters == (core.UserCanister("Still there?"), core.AssistantCanister("Yes."))
 
 
 def test_identifiers_are_unique_in_a_conversation():
@@ -193,7 +180,7 @@ def test_identifiers_are_unique_in_a_conversation():
     first = agent.run_sync("Multiply.")
     second = agent.run_sync("Again.", history=first.canisters)
     identifiers = [
-        each.identifier for each in (*first.canisters, *second.canisters) if isinstance(each, InvocationCanister)
+        each.identifier for each in (*first.canisters, *second.canisters) if isinstance(each, core.InvocationCanister)
     ]
     assert len({*identifiers}) == len(identifiers) == 4
 
@@ -222,15 +209,15 @@ def test_a_namespace_lives_as_long_as_its_run():
     agent = Agent(model, [count])
     for _ in range(2):
         said = agent.run_sync("Count.").canisters
-        assert [each.text for each in said if isinstance(each, ResultCanister)] == ["1", "3"]
+        assert [each.text for each in said if isinstance(each, core.ResultCanister)] == ["1", "3"]
 
 
 def test_usage_is_the_sum_of_the_replies():
     model = ScriptedModel(
-        [[Call("multiply", {"a": 6, "b": 7}), Usage(10, 5, 2, 1)], ["42", Usage(1, 1), Usage(20, 3)]],
+        [[Call("multiply", {"a": 6, "b": 7}), core.Usage(10, 5, 2, 1)], ["42", core.Usage(1, 1), core.Usage(20, 3)]],
     )
     # Of several in one reply the last counts.
-    assert Agent(model, [multiply]).run_sync("6 times 7?").usage == Usage(30, 8, 2, 1)
+    assert Agent(model, [multiply]).run_sync("6 times 7?").usage == core.Usage(30, 8, 2, 1)
 
 
 @table(
@@ -248,15 +235,15 @@ def test_what_a_caller_gets_wrong_is_told_at_once(arguments, options, message):
 
 
 async def test_a_providers_failure_is_raised_by_run_and_is_the_end_of_a_stream():
-    failed = ReplyFailed("provider", "overloaded", "too many requests", "{}")
+    failed = core.ReplyFailed("provider", "overloaded", "too many requests", "{}")
 
-    agent = Agent(ScriptedModel([[TextPiece("Hel"), failed], [failed]]), [multiply])
+    agent = Agent(ScriptedModel([[core.TextPiece("Hel"), failed], [failed]]), [multiply])
     with pytest.raises(ProviderError) as caught:
         await agent.run("Hi")
     assert (str(caught.value), caught.value.code, caught.value.excerpt) == ("too many requests", "overloaded", "{}")
     run = agent.stream("Hi")
     events = [event async for event in run]
-    assert events[-2:] == [failed, RunEnded("failed", "")]
+    assert events[-2:] == [failed, core.RunEnded("failed", "")]
     assert (run.result.state, run.result.why) == ("failed", "too many requests")
     assert (run.failure.code, run.failure.party) == ("overloaded", "provider")
 
@@ -264,15 +251,15 @@ async def test_a_providers_failure_is_raised_by_run_and_is_the_end_of_a_stream()
 # Over HTTP, in each mode.
 
 NATIVE = [
-    ReplyStarted(),
-    TextPiece("I shall "),
-    TextPiece("multiply."),
-    InvocationStarted(0, "call_1", "multiply"),
-    ArgumentsPiece(0, '{"a":48213,'),
-    ArgumentsPiece(0, '"b":9177}'),
-    InvocationEnded(0, "call_1", "multiply", {"a": 48213, "b": 9177}, '{"a":48213,"b":9177}'),
-    Usage(10, 5),
-    ReplyEnded("invocations"),
+    core.ReplyStarted(),
+    core.TextPiece("I shall "),
+    core.TextPiece("multiply."),
+    core.InvocationStarted(0, "call_1", "multiply"),
+    core.ArgumentsPiece(0, '{"a":48213,'),
+    core.ArgumentsPiece(0, '"b":9177}'),
+    core.InvocationEnded(0, "call_1", "multiply", {"a": 48213, "b": 9177}, '{"a":48213,"b":9177}'),
+    core.Usage(10, 5),
+    core.ReplyEnded("invocations"),
 ]
 FENCED = 'I shall multiply.\n```json\n{"name": "multiply", "arguments": {"a": 48213, "b": 9177}}\n```\n'
 ACTION = '{"action": {"tool": "multiply", "arguments": {"a": 48213, "b": 9177}}}'
@@ -295,10 +282,12 @@ async def test_every_mode_calls_and_answers(mode, calling, answer, chunk_size):
         backend.assert_complete()
     result, requests = run.result, backend.requests
     assert (result.output, result.state, result.rounds) == ("It is 442450701.", "completed", 2)
-    invocation, given = [each for each in result.canisters if isinstance(each, (InvocationCanister, ResultCanister))]
+    invocation, given = [
+        each for each in result.canisters if isinstance(each, (core.InvocationCanister, core.ResultCanister))
+    ]
     assert (invocation.name, invocation.arguments) == ("multiply", {"a": 48213, "b": 9177})
     assert (given.invocation_id, given.text, given.error) == (invocation.identifier, "442450701", None)
-    said = "".join([event.text for event in events if isinstance(event, TextPiece)])
+    said = "".join([event.text for event in events if isinstance(event, core.TextPiece)])
     # Neither a call nor what frames it is shown as text.
     assert said.replace("\n", "") == f"{'' if mode == 'structured' else 'I shall multiply.'}It is 442450701."
     first, second = [asked.body for asked in requests]
@@ -317,7 +306,7 @@ def test_parsed_hands_arguments_over_as_they_are():
     async def scenario(mode):
         async with FakeBackend([called, "ok"]) as backend:
             result = await Agent("fake-model", [multiply], base_url=backend.url, mode=mode).run("48213 times 9177?")
-        return next(each.text for each in result.canisters if isinstance(each, ResultCanister))
+        return next(each.text for each in result.canisters if isinstance(each, core.ResultCanister))
 
     assert asyncio.run(scenario("validated")) == "442450701"
     assert asyncio.run(scenario("parsed")) == "48213" * 9177
@@ -339,19 +328,19 @@ def test_a_leaked_call_is_told_like_any_other():
 
     native, leaked = ([*dict.fromkeys(asyncio.run(scenario(calling)))] for calling in (NATIVE, FENCED))
     assert set(native) == set(leaked)
-    assert native[-2:] == leaked[-2:] == [ResultReady, RunEnded]
+    assert native[-2:] == leaked[-2:] == [core.ResultReady, core.RunEnded]
 
 
 @table("how", ["cancel", "break"])
 async def test_leaving_in_the_middle_of_a_reply_reaches_the_backend(how):
-    async with FakeBackend([Silence(after=[ReplyStarted(), TextPiece("Hel")])]) as backend:
+    async with FakeBackend([Silence(after=[core.ReplyStarted(), core.TextPiece("Hel")])]) as backend:
         run = Agent("fake-model", [multiply], base_url=backend.url).stream("Hi")
         said = asyncio.Event()
 
         async def follow():
             async with run:
                 async for event in run:
-                    if isinstance(event, TextPiece):
+                    if isinstance(event, core.TextPiece):
                         said.set()
                         if how == "break":
                             break
@@ -364,7 +353,7 @@ async def test_leaving_in_the_middle_of_a_reply_reaches_the_backend(how):
         await asyncio.wait([following])
     result = run.result
     assert (result.state, result.text, result.why) == ("cancelled", "Hel", "cancelled")
-    assert result.canisters == (UserCanister("Hi"), AssistantCanister("Hel"))
+    assert result.canisters == (core.UserCanister("Hi"), core.AssistantCanister("Hel"))
 
 
 @table(

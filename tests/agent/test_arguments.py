@@ -6,16 +6,7 @@ import pytest
 from tests.agent.runs import add
 from tests.tables import table
 
-from callboard import Agent, Context, Ensemble, execute_invoker, tool
-from callboard.core import (
-    AssistantCanister,
-    Controls,
-    InvocationCanister,
-    PictureContent,
-    ResultCanister,
-    SupervisorCanister,
-    UserCanister,
-)
+from callboard import Agent, Context, Ensemble, core, execute_invoker, tool
 from callboard.errors import CallerError
 from callboard.loop import ContextWindow
 from callboard.testing import Call, ScriptedModel
@@ -53,10 +44,13 @@ def subtract(a: int, b: int) -> int:
             "controls: a dict cannot be it; give Controls(...) with a temperature from 0",
         ),
         (
-            {"controls": Controls(temperature="hot")},
+            {"controls": core.Controls(temperature="hot")},
             "controls: a Controls cannot be it; give Controls(...) with a temp",
         ),
-        ({"controls": Controls(max_tokens=0)}, "controls: a Controls cannot be it; give Controls(...) with a temp"),
+        (
+            {"controls": core.Controls(max_tokens=0)},
+            "controls: a Controls cannot be it; give Controls(...) with a temp",
+        ),
         ({"store": "file.jsonl"}, "store: a str cannot be it; give a Store, such as Conversation.begin()"),
         ({"model": None}, "model: a NoneType cannot be it; give a Model or the name of one, such as 'openai:gpt-4o'"),
         ({"model": ScriptedModel}, "model: a type cannot be it; give a Model or the name of one, such as"),
@@ -132,24 +126,24 @@ MESSAGES = [
     {"role": "assistant", "content": "5."},
 ]
 CANISTERS = [
-    SupervisorCanister("Be brief."),
-    UserCanister("What is 2 and 3?"),
-    InvocationCanister("c1", "add", {"a": 2, "b": 3}, '{"a": 2, "b": 3}'),
-    ResultCanister("5", invocation_id="c1"),
-    AssistantCanister("5."),
+    core.SupervisorCanister("Be brief."),
+    core.UserCanister("What is 2 and 3?"),
+    core.InvocationCanister("c1", "add", {"a": 2, "b": 3}, '{"a": 2, "b": 3}'),
+    core.ResultCanister("5", invocation_id="c1"),
+    core.AssistantCanister("5."),
 ]
 
 
 def test_a_history_may_be_messages_of_chat_completions():
     model = ScriptedModel(["Eleven."])
     Agent(model, [add]).run_sync("And 5 and 6?", history=MESSAGES)
-    assert list(model.requests[0].canisters) == [*CANISTERS, UserCanister("And 5 and 6?")]
+    assert list(model.requests[0].canisters) == [*CANISTERS, core.UserCanister("And 5 and 6?")]
 
 
 def test_canisters_and_messages_may_stand_side_by_side():
     model = ScriptedModel(["Eleven."])
     Agent(model, [add]).run_sync("And 5 and 6?", history=(each for each in [*CANISTERS[:2], *MESSAGES[2:]]))
-    assert list(model.requests[0].canisters) == [*CANISTERS, UserCanister("And 5 and 6?")]
+    assert list(model.requests[0].canisters) == [*CANISTERS, core.UserCanister("And 5 and 6?")]
 
 
 @table(
@@ -182,9 +176,9 @@ def test_what_is_no_history_is_refused_with_its_place(history, message):
 @table(
     ("prompt", "canister"),
     [
-        (UserCanister("Hi."), UserCanister("Hi.")),
-        (["What is this?", PictureContent(PNG)], UserCanister(["What is this?", PictureContent(PNG)])),
-        (PictureContent(PNG), UserCanister(PictureContent(PNG))),
+        (core.UserCanister("Hi."), core.UserCanister("Hi.")),
+        (["What is this?", core.PictureContent(PNG)], core.UserCanister(["What is this?", core.PictureContent(PNG)])),
+        (core.PictureContent(PNG), core.UserCanister(core.PictureContent(PNG))),
     ],
 )
 def test_a_prompt_may_be_a_canister_or_contents(prompt, canister):

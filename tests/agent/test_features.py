@@ -7,21 +7,7 @@ from msgspec.structs import replace
 from tests.agent.runs import follow, multiply, result_texts
 from tests.tables import table
 
-from callboard import Agent, Conversation, Limits, access_model, tool
-from callboard.core import (
-    AssistantCanister,
-    InvocationCanister,
-    Note,
-    ReplyEnded,
-    ReplyFailed,
-    ResultCanister,
-    RolledBack,
-    RunEnded,
-    ToolError,
-    Usage,
-    UserCanister,
-    error_result,
-)
+from callboard import Agent, Conversation, Limits, access_model, core, tool
 from callboard.errors import CallerError, ProviderError, ToolExecutionFailure
 from callboard.loop import ContextWindow
 from callboard.modes import HallucinatedResultFilter
@@ -45,15 +31,15 @@ def test_hooks_see_each_call_and_may_change_it():
     async def before(invocation):
         seen.append(invocation.name)
         if invocation.arguments == {"a": 1, "b": 1}:
-            return error_result("?", "permission", "not this one")
-        return InvocationCanister("?", invocation.name, {**invocation.arguments, "b": 10})
+            return core.error_result("?", "permission", "not this one")
+        return core.InvocationCanister("?", invocation.name, {**invocation.arguments, "b": 10})
 
     async def after(_, result):
-        return ResultCanister(invocation_id="?", content=f"{result.text}!")
+        return core.ResultCanister(invocation_id="?", content=f"{result.text}!")
 
     script = [[Call("multiply", {"a": 2, "b": 3}), Call("multiply", {"a": 1, "b": 1})], "ok"]
     result = Agent(ScriptedModel(script), [multiply], before_call=before, after_call=after).run_sync("?")
-    results = [each for each in result.canisters if isinstance(each, ResultCanister)]
+    results = [each for each in result.canisters if isinstance(each, core.ResultCanister)]
     assert [each.text for each in results] == ["20!", "Error: not this one"]
     assert [each.invocation_id for each in results] == ["call_1_0", "call_1_1"]
     assert seen == ["multiply", "multiply"]
@@ -77,7 +63,7 @@ def test_a_run_ends_with_pending_calls_and_goes_on_with_their_results():
     (pending,) = first.pending
     second = agent.run_sync(history=first.canisters, results={pending.identifier: {"room": 7}})
     assert (second.state, second.output) == ("completed", "Booked room 7.")
-    assert [each.text for each in model.requests[1].canisters if isinstance(each, ResultCanister)] == [
+    assert [each.text for each in model.requests[1].canisters if isinstance(each, core.ResultCanister)] == [
         "6",
         '{"room":7}',
     ]
@@ -91,7 +77,7 @@ def test_a_person_may_answer_later():
     agent = Agent(model, [multiply], policy=Policy([("*", "ask")]), approve=later)
     first = agent.run_sync("?")
     (pending,) = first.pending
-    refused = ToolError("permission", "the answer was no")
+    refused = core.ToolError("permission", "the answer was no")
     second = agent.run_sync(history=first.canisters, results={pending.identifier: refused})
     assert second.canisters[0].error == refused
 
@@ -103,7 +89,7 @@ def test_a_pending_call_that_gets_no_result_is_told_so():
     agent.run_sync("Forget it.", history=first.canisters)
     *_, result, said = model.requests[1].canisters
     assert result.error.category == "cancelled"
-    assert said == UserCanister("Forget it.")
+    assert said == core.UserCanister("Forget it.")
 
 
 def test_a_result_that_nobody_waits_for_is_refused():
@@ -121,10 +107,10 @@ def test_fail_fast_rolls_the_conversation_back(tmp_path):
     agent.run_sync("Hello")
     run = agent.stream("Do it.", history=conversation.canisters)
     alert, rolled_back, ended = follow(run)[-3:]
-    assert alert == Note("alert", "Tool 'broken' failed: RuntimeError: no luck")
-    assert rolled_back == RolledBack(2)
-    assert ended == RunEnded("failed", "", Usage())
-    assert conversation.canisters == [UserCanister("Hello"), AssistantCanister("Hi.")]
+    assert alert == core.Note("alert", "Tool 'broken' failed: RuntimeError: no luck")
+    assert rolled_back == core.RolledBack(2)
+    assert ended == core.RunEnded("failed", "", core.Usage())
+    assert conversation.canisters == [core.UserCanister("Hello"), core.AssistantCanister("Hi.")]
     assert Conversation.resume(conversation.identifier, tmp_path).canisters == conversation.canisters
     assert b"Let me." in conversation.path.read_bytes()
 
@@ -136,10 +122,10 @@ def test_instructions_are_no_part_of_what_is_rolled_back_to(tmp_path):
         ScriptedModel([Call("broken")]), [broken], instructions="Be brief.", on_error="fail_fast", store=conversation
     )
     run = agent.stream("Do it.", history=conversation.canisters)
-    assert RolledBack(2) in follow(run)
+    assert core.RolledBack(2) in follow(run)
     assert Conversation.resume(conversation.identifier, tmp_path).canisters == [
-        UserCanister("Hello"),
-        AssistantCanister("Hi."),
+        core.UserCanister("Hello"),
+        core.AssistantCanister("Hi."),
     ]
 
 
@@ -182,9 +168,9 @@ async def test_seconds_end_a_reply_that_never_comes():
 
 def test_usage_and_cost_are_on_the_result():
     profile = {"prices": {"input": 2.0, "output": 10.0}}
-    model = ScriptedModel([["Hi.", Usage(1000, 100)]], profile=profile)
+    model = ScriptedModel([["Hi.", core.Usage(1000, 100)]], profile=profile)
     result = Agent(model).run_sync("?")
-    assert (result.usage, result.cost) == (Usage(1000, 100), 0.003)
+    assert (result.usage, result.cost) == (core.Usage(1000, 100), 0.003)
     assert Agent(ScriptedModel(["Hi."])).run_sync("?").cost is None
 
 
@@ -227,7 +213,7 @@ def test_a_view_decides_what_the_model_is_shown():
 
 def test_a_view_learns_from_what_the_backend_counts():
     window = ContextWindow(limit=4000)
-    script = [[Call("multiply", {"a": 2, "b": 3}), Usage(3000, 10), ReplyEnded("invocations")], "6"]
+    script = [[Call("multiply", {"a": 2, "b": 3}), core.Usage(3000, 10), core.ReplyEnded("invocations")], "6"]
     Agent(ScriptedModel(script), [multiply], context_window=window).run_sync("?")
     assert window.tokens > 3000
 
@@ -237,19 +223,19 @@ def test_a_stage_stands_between_the_model_and_the_run():
     model = ScriptedModel([reply, "6"])
     run = Agent(model, [multiply], event_filter=HallucinatedResultFilter).stream("?")
     events = follow(run)
-    (note,) = [each for each in events if isinstance(each, Note)]
+    (note,) = [each for each in events if isinstance(each, core.Note)]
     assert note.text == "the model wrote a result itself, and it was cut: Tool results:\nmultiply: 7\n"
-    (result,) = [each for each in run.result.canisters if isinstance(each, ResultCanister)]
+    (result,) = [each for each in run.result.canisters if isinstance(each, core.ResultCanister)]
     assert result.text.startswith("Part of your last reply was cut")
     assert result.text.endswith("\n6")
     assert "multiply: 7" not in "".join(
-        each.text for each in run.result.canisters if isinstance(each, AssistantCanister)
+        each.text for each in run.result.canisters if isinstance(each, core.AssistantCanister)
     )
     assert (run.result.state, run.result.output) == ("completed", "6")
 
 
 def test_a_stage_gives_what_it_holds_when_a_reply_breaks_off():
-    model = ScriptedModel([["Observ", ReplyFailed("provider", "cut", "gone")]])
+    model = ScriptedModel([["Observ", core.ReplyFailed("provider", "cut", "gone")]])
     run = Agent(model, event_filter=HallucinatedResultFilter).stream("?")
     follow(run)
     assert (run.result.state, run.result.text) == ("failed", "Observ")
@@ -282,7 +268,7 @@ def test_rules_look_at_what_a_call_is_about():
     script = [[Call("bash", {"command": "git status -s"}), Call("bash", {"command": "git status; rm x"})], "So."]
     result = Agent(ScriptedModel(script), [bash], policy=policy).run_sync("?")
     assert ran == ["git status -s"]
-    assert result.canisters[-2].error == ToolError("permission", "bash may not run: the rule 'bash' says deny")
+    assert result.canisters[-2].error == core.ToolError("permission", "bash may not run: the rule 'bash' says deny")
 
 
 def test_one_call_at_a_time_in_their_order():
@@ -311,7 +297,7 @@ def test_a_limit_of_results_is_the_callers():
 
     async def after(invocation, result):
         seen.append((invocation.name, invocation.arguments, result.error is None, len(result.text)))
-        return ResultCanister(invocation_id="?", content=result.text[:5], error=result.error)
+        return core.ResultCanister(invocation_id="?", content=result.text[:5], error=result.error)
 
     @tool
     def look(size: int) -> str:
@@ -334,20 +320,20 @@ def test_a_limit_of_results_is_the_callers():
 
 
 def test_where_a_model_fails_the_next_one_is_asked():
-    down = ScriptedModel([[ReplyFailed("provider", "unreachable", "gone")]], name="first")
+    down = ScriptedModel([[core.ReplyFailed("provider", "unreachable", "gone")]], name="first")
     up = ScriptedModel(["Here."], name="second")
     run = Agent(FallbackModel([down, up])).stream("?")
     events = follow(run)
-    assert Note("alert", "first failed: gone; second is asked") in events
+    assert core.Note("alert", "first failed: gone; second is asked") in events
     assert run.result.output == "Here."
 
 
 def test_a_failure_in_the_middle_stays_one_and_so_does_the_last():
-    middle = ScriptedModel([["Once", ReplyFailed("provider", "cut", "gone")]])
+    middle = ScriptedModel([["Once", core.ReplyFailed("provider", "cut", "gone")]])
     with pytest.raises(ProviderError, match="gone"):
         Agent(FallbackModel([middle, ScriptedModel(["never asked"])])).run_sync("?")
-    last = ScriptedModel([[ReplyFailed("provider", "cut", "gone too")]])
-    first = ScriptedModel([[ReplyFailed("provider", "cut", "gone")]])
+    last = ScriptedModel([[core.ReplyFailed("provider", "cut", "gone too")]])
+    first = ScriptedModel([[core.ReplyFailed("provider", "cut", "gone")]])
     with pytest.raises(ProviderError, match="gone too"):
         Agent(FallbackModel([first, last])).run_sync("?")
 
@@ -355,7 +341,7 @@ def test_a_failure_in_the_middle_stays_one_and_so_does_the_last():
 async def test_converse_gives_the_canisters_that_follow():
     async with FakeBackend(["The weather is fine."]) as backend:
         backend_model = access_model("gpt-4o", base_url=backend.url, headers={"x-team": "a"}, extra_body={"user": "u"})
-        said = [UserCanister("Weather?")]
+        said = [core.UserCanister("Weather?")]
         canisters = await backend_model.converse(said, ensembles=[Ensemble("io", [multiply])])
         await backend_model.aclose()
         request = backend.requests[-1]
@@ -370,7 +356,7 @@ def test_hooks_may_be_plain_functions():
         return replace(invocation, arguments={"a": 4, "b": 5}) if invocation.arguments["a"] == 2 else None
 
     def after(invocation, result):
-        return ResultCanister(f"{result.text}!", invocation_id=invocation.identifier)
+        return core.ResultCanister(f"{result.text}!", invocation_id=invocation.identifier)
 
     script = [[Call("multiply", {"a": 2, "b": 3}), Call("multiply", {"a": 1, "b": 1})], "Done."]
     result = Agent(ScriptedModel(script), [multiply], before_call=before, after_call=after).run_sync("?")

@@ -3,16 +3,7 @@
 import pytest
 from tests.agent.runs import follow, instructions_of, result_texts
 
-from callboard import Agent, Context, Limits, tool
-from callboard.core import (
-    HandedOver,
-    NamedTool,
-    Usage,
-    UserCanister,
-    decode_event,
-    encode_line,
-    error_result,
-)
+from callboard import Agent, Context, Limits, core, tool
 from callboard.testing import Call, ScriptedModel
 from callboard.tools import Ensemble, Invoker, Policy
 
@@ -48,13 +39,13 @@ def test_the_other_agent_goes_on_in_the_same_conversation():
     result = run.result
     assert result.output == "You have 5 back."
     assert result.agent is run.agent is other
-    assert [each for each in events if isinstance(each, HandedOver)] == [HandedOver("billing")]
-    assert decode_event(encode_line(HandedOver("billing"))) == HandedOver("billing")
+    assert [each for each in events if isinstance(each, core.HandedOver)] == [core.HandedOver("billing")]
+    assert core.decode_event(core.encode_line(core.HandedOver("billing"))) == core.HandedOver("billing")
     assert result_texts(result) == ["The conversation is with billing now.", "refunded 5"]
     request = other.model.requests[0]
     assert instructions_of(request) == ["You do the billing."]
     assert [each.name for each in request.tools] == ["refund"]
-    assert [each.text for each in request.canisters if isinstance(each, UserCanister)] == ["I want 5 back."]
+    assert [each.text for each in request.canisters if isinstance(each, core.UserCanister)] == ["I want 5 back."]
     assert instructions_of(agent.model.requests[0]) == ["You sort."]
     assert result.rounds == 3
 
@@ -105,9 +96,9 @@ def test_what_one_run_was_given_instead_is_the_first_agents():
 
 
 def test_the_other_agents_choice_of_a_tool_holds_until_it_has_called():
-    other = billing([Call("refund", {"amount": 5}), "Done."], tool_choice=NamedTool("refund"))
+    other = billing([Call("refund", {"amount": 5}), "Done."], tool_choice=core.NamedTool("refund"))
     triage([GO], other).run_sync("?")
-    assert [each.tool_choice for each in other.model.requests] == [NamedTool("refund"), "auto"]
+    assert [each.tool_choice for each in other.model.requests] == [core.NamedTool("refund"), "auto"]
 
 
 def circle(replies, back, **options):
@@ -123,7 +114,7 @@ def test_a_conversation_that_is_handed_back_is_with_the_first_agent_again():
     first, second = circle([Call("transfer_to_second"), "Mine."], [Call("transfer_to_first")])
     run = first.stream("?", instructions="Of the run.")
     events = follow(run)
-    assert [each.agent for each in events if isinstance(each, HandedOver)] == ["second", "first"]
+    assert [each.agent for each in events if isinstance(each, core.HandedOver)] == ["second", "first"]
     assert (run.result.output, run.result.agent) == ("Mine.", first)
     assert [instructions_of(each) for each in first.model.requests] == [["Of the run."]] * 2
     assert second.model.requests[0].tools[0].name == "transfer_to_first"
@@ -140,12 +131,12 @@ def test_a_conversation_that_is_handed_round_for_ever_ends_at_the_limit():
 def test_usage_and_cost_are_of_all_agents_and_by_the_prices_of_each():
     def model(*replies, price):
         profile = {"prices": {"input": price, "output": 0.0}}
-        return ScriptedModel([[Usage(1_000_000, 10), each] for each in replies], profile=profile)
+        return ScriptedModel([[core.Usage(1_000_000, 10), each] for each in replies], profile=profile)
 
     other = Agent(model("Done.", price=3.0))
     first = Agent(model(GO, price=2.0), [other.as_handoff("billing", "Bills.")])
     result = first.run_sync("?")
-    assert result.usage == Usage(2_000_000, 20)
+    assert result.usage == core.Usage(2_000_000, 20)
     assert result.cost == pytest.approx(5.0)
 
 
@@ -177,7 +168,7 @@ def test_a_handoff_that_is_denied_does_not_happen():
 
 def test_a_handoff_that_a_hook_answers_with_an_error_does_not_happen():
     def before(invocation):
-        return error_result(invocation.identifier, "permission", "not now")
+        return core.error_result(invocation.identifier, "permission", "not now")
 
     agent = triage([GO, "I stay."], billing([]), before_call=before)
     assert agent.run_sync("?").agent is agent

@@ -6,22 +6,15 @@ import msgspec
 from tests.agent.runs import result_texts, results
 from tests.tables import table
 
-from callboard import Agent, tool
-from callboard.core import (
-    InvocationCanister,
-    InvocationEnded,
-    InvocationStarted,
-    ReasoningPiece,
-    ReplyEnded,
-)
+from callboard import Agent, core, tool
 from callboard.testing import FakeBackend
 from callboard.wires import WIRES
 
 ARGUMENTS = {"query": "Python docs"}
 NATIVE = [
-    InvocationStarted(0, "call_a", "search"),
-    InvocationEnded(0, "call_a", "search", ARGUMENTS, msgspec.json.encode(ARGUMENTS).decode()),
-    ReplyEnded("invocations"),
+    core.InvocationStarted(0, "call_a", "search"),
+    core.InvocationEnded(0, "call_a", "search", ARGUMENTS, msgspec.json.encode(ARGUMENTS).decode()),
+    core.ReplyEnded("invocations"),
 ]
 FENCED = 'Looking.\n```json\n{"name": "search", "arguments": {"query": "Python docs"}}\n```\n'
 ACTION = '{"action": {"tool": "search", "arguments": {"query": "Python docs"}}}'
@@ -57,7 +50,7 @@ async def test_every_mode_on_every_model_and_wire(mode, name, wire, streams):
         agent = Agent(name, [search], base_url=backend.url, mode=mode, profile=profile)
         result, first = await agent.run("Search for Python docs"), backend.requests[0].body
     assert (result.state, result.output) == ("completed", "They are at docs.python.org.")
-    (call,) = [each for each in result.canisters if isinstance(each, InvocationCanister)]
+    (call,) = [each for each in result.canisters if isinstance(each, core.InvocationCanister)]
     (answer,) = results(result.canisters)
     assert (call.name, call.arguments) == ("search", ARGUMENTS)
     assert (answer.invocation_id, answer.text) == (call.identifier, "Results for Python docs")
@@ -71,7 +64,7 @@ async def test_calls_that_leak_into_text_are_found_in_native_mode_too(name):
     async with FakeBackend([FENCED, "There."], chunk_size=3) as backend:
         profile = {"watch": "auto"}
         result = await Agent(name, [search], base_url=backend.url, mode="native", profile=profile).run("?")
-    assert [each.name for each in result.canisters if isinstance(each, InvocationCanister)] == ["search"]
+    assert [each.name for each in result.canisters if isinstance(each, core.InvocationCanister)] == ["search"]
 
 
 # The last message of a request.
@@ -88,7 +81,7 @@ THEIRS = {
     "responses": {"user", "function_call_output"},
     "gemini": {"user"},
 }
-THOUGHT = [ReasoningPiece("hm"), ReplyEnded("stop")]
+THOUGHT = [core.ReasoningPiece("hm"), core.ReplyEnded("stop")]
 THOUGHTS = dict.fromkeys(REPLIES, THOUGHT) | {"structured": '{"action": {"scratchpad": "hm"}}'}
 
 
@@ -151,9 +144,9 @@ async def test_a_flag_as_a_key_in_every_mode(mode):
     replies = {
         "native": [
             [
-                InvocationStarted(0, "call_a", "look"),
-                InvocationEnded(0, "call_a", "look", {"-q": "x"}, '{"-q": "x"}'),
-                ReplyEnded("invocations"),
+                core.InvocationStarted(0, "call_a", "look"),
+                core.InvocationEnded(0, "call_a", "look", {"-q": "x"}, '{"-q": "x"}'),
+                core.ReplyEnded("invocations"),
             ],
             "So.",
         ],

@@ -8,13 +8,7 @@ import pytest
 from tests.agent.runs import follow, multiply
 from tests.tables import table
 
-from callboard import Agent, Limits
-from callboard.core import (
-    RefusalContent,
-    RefusalPiece,
-    ReplyEnded,
-    TextPiece,
-)
+from callboard import Agent, Limits, core
 from callboard.errors import CallerError, NoOutput
 from callboard.testing import Call, FakeBackend, ScriptedModel
 from callboard.tools import Invoker
@@ -118,9 +112,9 @@ def test_an_output_that_is_no_type_is_the_callers_mistake(kind):
 @table(
     ("script", "state", "why", "text"),
     [
-        ([[TextPiece("Hel"), ReplyEnded("length")]], "incomplete", "its length limit", "Hel"),
+        ([[core.TextPiece("Hel"), core.ReplyEnded("length")]], "incomplete", "its length limit", "Hel"),
         (
-            [[TextPiece("Let me. "), Call("multiply", {"a": 6, "b": 7})]],
+            [[core.TextPiece("Let me. "), Call("multiply", {"a": 6, "b": 7})]],
             "pending",
             "1 calls wait for their results",
             "",
@@ -157,12 +151,12 @@ def test_the_model_is_told_the_schema_and_held_to_it_where_that_can_be():
 
 
 def test_a_refusal_has_no_output_of_the_type():
-    model = ScriptedModel([[RefusalPiece("I will not."), ReplyEnded("refusal")]])
+    model = ScriptedModel([[core.RefusalPiece("I will not."), core.ReplyEnded("refusal")]])
     result = Agent(model, output=int).run_sync("?")
     assert (result.state, result.text) == ("completed", "I will not.")
     with pytest.raises(NoOutput, match="the model refused to answer"):
         _ = result.output
-    assert result.canisters[-1].content == (RefusalContent("I will not."),)
+    assert result.canisters[-1].content == (core.RefusalContent("I will not."),)
 
 
 # Validators.

@@ -8,24 +8,16 @@ import pytest
 from tests.agent.runs import add
 from tests.tables import table
 
+from callboard import core
 from callboard.adapters import ToolCallingMode
 from callboard.agent import react
 from callboard.agent.react import FinalAnswer, NoAnswer, ReactAgent, ReactResult, StepLimitReached
-from callboard.core import (
-    InvocationEnded,
-    InvocationStarted,
-    RefusalPiece,
-    ReplyEnded,
-    ResultCanister,
-    TextPiece,
-    Usage,
-)
 from callboard.errors import CallerError, ProviderError
 from callboard.testing import Call, FakeBackend, ScriptedModel, StatusReply
 
 ADD = Call("add", {"a": 2, "b": 3})
 OTHER = Call("add", {"a": 5, "b": 5})
-CUT = [TextPiece("It is"), ReplyEnded("length")]
+CUT = [core.TextPiece("It is"), core.ReplyEnded("length")]
 
 
 def ask(replies, **options):
@@ -53,13 +45,13 @@ def test_an_answer_is_a_string():
 
 
 def test_a_result_says_how_it_came():
-    result = ask([[ADD, Usage(10, 5)], ["5", Usage(20, 1)]])
+    result = ask([[ADD, core.Usage(10, 5)], ["5", core.Usage(20, 1)]])
     assert (result.output, result.state, result.steps_taken, result.error) == ("5", "completed", 2, None)
     answer = result.final_answer
     assert (answer.value, answer.source) == ("5", "normal")
     assert answer.timestamp.tzinfo is not None
     assert result.duration_seconds >= 0
-    assert result.metadata["usage"] == Usage(30, 6)
+    assert result.metadata["usage"] == core.Usage(30, 6)
     assert [type(each).__name__ for each in result.metadata["canisters"]] == [
         "SupervisorCanister",
         "UserCanister",
@@ -73,7 +65,7 @@ def test_the_model_is_told_its_mistakes_and_goes_on():
     mistakes = [Call("ad", {}), Call("add", {"a": "x"}), ADD, "5"]
     result = ask(mistakes)
     assert (result.output, result.state, result.steps_taken) == ("5", "completed", 4)
-    told = [each.text for each in result.metadata["canisters"] if isinstance(each, ResultCanister)]
+    told = [each.text for each in result.metadata["canisters"] if isinstance(each, core.ResultCanister)]
     assert told == [
         "Error: no tool 'ad'; did you mean 'add'?",
         "Error: ArgValidationError: a\n  Input should be a valid integer\nb\n  Field required",
@@ -118,7 +110,7 @@ def test_a_reply_that_is_no_answer_is_an_error(replies, why):
 
 
 def test_a_refusal_is_what_the_model_answered():
-    result = ask([[RefusalPiece("I will not."), ReplyEnded("refusal")]])
+    result = ask([[core.RefusalPiece("I will not."), core.ReplyEnded("refusal")]])
     assert (result.output, result.state, result.final_answer.value) == ("I will not.", "completed", "I will not.")
 
 
@@ -198,9 +190,9 @@ def test_a_prompt_file_that_cannot_be_read(tmp_path, data, said):
 
 CALL = {"tool": "add", "arguments": {"a": 2, "b": 3}}
 NATIVE_CALL = [
-    InvocationStarted(0, "call_1", "add"),
-    InvocationEnded(0, "call_1", "add", {"a": 2, "b": 3}, '{"a": 2, "b": 3}'),
-    ReplyEnded("invocations"),
+    core.InvocationStarted(0, "call_1", "add"),
+    core.InvocationEnded(0, "call_1", "add", {"a": 2, "b": 3}, '{"a": 2, "b": 3}'),
+    core.ReplyEnded("invocations"),
 ]
 
 

@@ -6,21 +6,8 @@ import json
 import pytest
 from tests.tables import table
 
-from callboard import Agent, Limits, tool
+from callboard import Agent, Limits, core, tool
 from callboard.agent.resume import find_waiting_calls
-from callboard.core import (
-    Allow,
-    ApprovalAnswered,
-    Deny,
-    InvocationCanister,
-    ResultCanister,
-    ResultReady,
-    RoundStarted,
-    ToolError,
-    UserCanister,
-    decode_canister,
-    encode_line,
-)
 from callboard.errors import CallerError
 from callboard.testing import Call, ScriptedModel
 from callboard.tools import Invoker, Policy
@@ -54,14 +41,14 @@ def waiting(*rooms):
     desk = Desk([[*calls, Call("add", {"a": 1, "b": 2}, identifier="sum")]], approve=lambda *_: "defer")
     result = desk.agent.run_sync("Book.")
     assert (result.state, desk.booked, len(result.pending)) == ("pending", [], len(rooms))
-    return [decode_canister(encode_line(each)) for each in result.canisters]
+    return [core.decode_canister(core.encode_line(each)) for each in result.canisters]
 
 
 def results_by_call(result):
-    return {each.invocation_id: each.text for each in result.canisters if isinstance(each, ResultCanister)}
+    return {each.invocation_id: each.text for each in result.canisters if isinstance(each, core.ResultCanister)}
 
 
-@table("answer", ["allow", True, Allow(), Allow({"room": 7})])
+@table("answer", ["allow", True, core.Allow(), core.Allow({"room": 7})])
 def test_an_approval_that_is_granted_later_runs_the_tool(answer):
     desk = Desk()
     result = desk.agent.run_sync(history=waiting(7), approvals={"c7": answer})
@@ -71,7 +58,7 @@ def test_an_approval_that_is_granted_later_runs_the_tool(answer):
     assert [each.text for each in desk.model.requests[0].canisters[-2:]] == ["3", "booked 7"]
 
 
-@table(("answer", "why"), [("deny", "the answer was no"), (False, "the answer was no"), (Deny("full"), "full")])
+@table(("answer", "why"), [("deny", "the answer was no"), (False, "the answer was no"), (core.Deny("full"), "full")])
 def test_a_denial_later_is_told_with_its_reason(answer, why):
     desk = Desk()
     result = desk.agent.run_sync(history=waiting(7), approvals={"c7": answer})
@@ -81,7 +68,7 @@ def test_a_denial_later_is_told_with_its_reason(answer, why):
 
 def test_edited_arguments_run_later_and_the_model_reads_them():
     desk = Desk()
-    result = desk.agent.run_sync(history=waiting(7), approvals={"c7": Allow({"room": 8})})
+    result = desk.agent.run_sync(history=waiting(7), approvals={"c7": core.Allow({"room": 8})})
     assert desk.booked == [8]
     assert results_by_call(result) == {
         "c7": 'The arguments of this call were edited before it ran: {"room":8}\nbooked 8'
@@ -96,15 +83,17 @@ def test_the_events_of_a_resumed_run_begin_with_the_decisions():
         return [event async for event in run]
 
     events = asyncio.run(follow())
-    heads = [event for event in events if isinstance(event, (ApprovalAnswered, ResultReady, RoundStarted))]
-    assert [type(each) for each in heads] == [ApprovalAnswered] * 2 + [ResultReady] * 2 + [RoundStarted]
+    heads = [
+        event for event in events if isinstance(event, (core.ApprovalAnswered, core.ResultReady, core.RoundStarted))
+    ]
+    assert [type(each) for each in heads] == [core.ApprovalAnswered] * 2 + [core.ResultReady] * 2 + [core.RoundStarted]
     assert [each.canister.invocation_id for each in heads[2:4]] == ["c7", "c8"]
 
 
 def test_decisions_results_and_silence_stand_beside_each_other():
     desk = Desk()
     result = desk.agent.run_sync(
-        history=waiting(7, 8, 9), approvals={"c7": "allow"}, results={"c8": ToolError("execution", "no such room")}
+        history=waiting(7, 8, 9), approvals={"c7": "allow"}, results={"c8": core.ToolError("execution", "no such room")}
     )
     assert desk.booked == [7]
     assert results_by_call(result) == {
@@ -127,7 +116,7 @@ def test_a_call_that_is_deferred_again_waits_on():
 def test_what_the_user_says_next_stands_behind_the_results():
     desk = Desk()
     result = desk.agent.run_sync("And breakfast.", history=waiting(7), approvals={"c7": "allow"})
-    assert [type(each) for each in result.canisters[:2]] == [ResultCanister, UserCanister]
+    assert [type(each) for each in result.canisters[:2]] == [core.ResultCanister, core.UserCanister]
     assert desk.model.requests[0].canisters[-1].text == "And breakfast."
 
 
@@ -149,7 +138,7 @@ def test_what_the_rules_deny_by_now_does_not_run():
 
 def test_what_does_not_fit_by_now_does_not_run():
     desk = Desk()
-    history = [UserCanister("Book."), InvocationCanister("c7", "book", {"rom": 7}, "")]
+    history = [core.UserCanister("Book."), core.InvocationCanister("c7", "book", {"rom": 7}, "")]
     result = desk.agent.run_sync(history=history, approvals={"c7": "allow"})
     assert desk.booked == []
     assert result.canisters[0].error.category == "validation"
@@ -170,9 +159,9 @@ def test_a_tool_that_is_gone_by_now_is_told():
         ({"c7": None}, {}, r"^approvals\.c7: the approval answered None"),
         ({"c7": 1}, {}, r"^approvals\.c7: the approval answered 1"),
         ({"c7": {"room": 8}}, {}, r"^approvals\.c7: the approval answered a dict"),
-        ({"c7": Allow}, {}, r"^approvals\.c7: "),
-        ({"c7": Allow({"room": "big"})}, {}, r"^approvals\.c7: the arguments of book were edited, and do not fit"),
-        ({"c7": Allow("8")}, {}, r"^approvals\.c7: the edited arguments are '8', not a mapping"),
+        ({"c7": core.Allow}, {}, r"^approvals\.c7: "),
+        ({"c7": core.Allow({"room": "big"})}, {}, r"^approvals\.c7: the arguments of book were edited, and do not fit"),
+        ({"c7": core.Allow("8")}, {}, r"^approvals\.c7: the edited arguments are '8', not a mapping"),
     ],
 )
 def test_a_decision_that_cannot_be_meant_is_refused_before_anything_runs(approvals, results, message):
@@ -189,21 +178,21 @@ def test_edited_arguments_that_a_rule_denies_are_refused():
 
     desk = Desk(policy=NotEight())
     with pytest.raises(CallerError, match=r"^approvals\.c7: book may not run: its arguments were edited, and 8 is no"):
-        desk.agent.run_sync(history=waiting(7), approvals={"c7": Allow({"room": 8})})
+        desk.agent.run_sync(history=waiting(7), approvals={"c7": core.Allow({"room": 8})})
     assert desk.booked == []
 
 
 def test_a_decision_about_one_of_two_calls_of_an_identifier_is_refused():
-    twice = [InvocationCanister("c", "book", {"room": room}, json.dumps({"room": room})) for room in (7, 8)]
+    twice = [core.InvocationCanister("c", "book", {"room": room}, json.dumps({"room": room})) for room in (7, 8)]
     desk = Desk()
     with pytest.raises(CallerError, match=r"^approvals\.c: several calls of this identifier wait"):
-        desk.agent.run_sync(history=[UserCanister("Book."), *twice], approvals={"c": "allow"})
+        desk.agent.run_sync(history=[core.UserCanister("Book."), *twice], approvals={"c": "allow"})
     assert desk.booked == []
 
 
 def test_no_call_waits_in_a_history_that_is_whole():
     with pytest.raises(CallerError, match="no call of the history waits"):
-        Desk().agent.run_sync(history=[UserCanister("Hi")], approvals={"c7": "allow"})
+        Desk().agent.run_sync(history=[core.UserCanister("Hi")], approvals={"c7": "allow"})
 
 
 def test_a_prompt_does_not_follow_a_call_that_still_waits():
@@ -254,8 +243,12 @@ def test_a_resumed_run_that_is_cancelled_keeps_what_the_user_said():
 
 
 def test_calls_that_wait_are_found_in_their_order():
-    history = [InvocationCanister("a", "f", {}), InvocationCanister("b", "f", {}), InvocationCanister("c", "f", {})]
-    results = [ResultCanister(invocation_id="b", content="x"), InvocationCanister("b", "g", {})]
+    history = [
+        core.InvocationCanister("a", "f", {}),
+        core.InvocationCanister("b", "f", {}),
+        core.InvocationCanister("c", "f", {}),
+    ]
+    results = [core.ResultCanister(invocation_id="b", content="x"), core.InvocationCanister("b", "g", {})]
     assert [(each.identifier, each.name) for each in find_waiting_calls([*history, *results])] == [
         ("a", "f"), ("c", "f"), ("b", "g"),
     ]  # fmt: skip

@@ -9,30 +9,7 @@ from tests.agent import runs
 from tests.agent.runs import multiply, result_texts, results
 from tests.tables import table
 
-from callboard import Agent, tool
-from callboard.core import (
-    ApprovalAnswered,
-    ApprovalAsked,
-    AssistantCanister,
-    InvocationCanister,
-    InvocationEnded,
-    InvocationIncomplete,
-    InvocationStarted,
-    Note,
-    ReplyEnded,
-    ReplyFailed,
-    ReplyStarted,
-    ResultCanister,
-    ResultReady,
-    RoundStarted,
-    RunEnded,
-    TextPiece,
-    ToolError,
-    Usage,
-    UserCanister,
-    decode_event,
-    encode_line,
-)
+from callboard import Agent, core, tool
 from callboard.errors import CallerError
 from callboard.loop import Limits
 from callboard.profiles import resolve
@@ -67,7 +44,7 @@ def follow(script, tools=(multiply, read_file, broken), prompt="Go.", **options)
 
 def assert_paired(canisters):
     """Every invocation has one result."""
-    asked = [each.identifier for each in canisters if isinstance(each, InvocationCanister)]
+    asked = [each.identifier for each in canisters if isinstance(each, core.InvocationCanister)]
     assert [each.invocation_id for each in results(canisters)] == asked
 
 
@@ -75,25 +52,25 @@ def test_the_events_of_a_run():
     events, result, _ = follow([["A product: ", SIX], "6"])
     kinds = [type(event) for event in events]
     assert kinds == [
-        RoundStarted, ReplyStarted, TextPiece, InvocationStarted, kinds[4], InvocationEnded, ReplyEnded,
-        ResultReady, RoundStarted, ReplyStarted, TextPiece, ReplyEnded, RunEnded,
+        core.RoundStarted, core.ReplyStarted, core.TextPiece, core.InvocationStarted, kinds[4], core.InvocationEnded, core.ReplyEnded,
+        core.ResultReady, core.RoundStarted, core.ReplyStarted, core.TextPiece, core.ReplyEnded, core.RunEnded,
     ]  # fmt: skip
-    assert [event.number for event in events if isinstance(event, RoundStarted)] == [1, 2]
-    assert events[7] == ResultReady(ResultCanister(invocation_id="call_1_0", content="6"))
-    assert events[-1] == RunEnded("completed", "6", result.usage)
-    assert [decode_event(encode_line(event)) for event in events] == events
+    assert [event.number for event in events if isinstance(event, core.RoundStarted)] == [1, 2]
+    assert events[7] == core.ResultReady(core.ResultCanister(invocation_id="call_1_0", content="6"))
+    assert events[-1] == core.RunEnded("completed", "6", result.usage)
+    assert [core.decode_event(core.encode_line(event)) for event in events] == events
 
 
 def test_text_before_a_call_does_not_end_the_run():
     _, result, model = follow([["The answer is 7. ", SIX, " Or is it?"], "It is 6."])
     assert (result.output, result.state) == ("It is 6.", "completed")
     assert [type(each) for each in result.canisters] == [
-        UserCanister,
-        AssistantCanister,
-        InvocationCanister,
-        AssistantCanister,
-        ResultCanister,
-        AssistantCanister,
+        core.UserCanister,
+        core.AssistantCanister,
+        core.InvocationCanister,
+        core.AssistantCanister,
+        core.ResultCanister,
+        core.AssistantCanister,
     ]
     model.assert_complete()
 
@@ -121,12 +98,12 @@ def test_several_calls_at_once():
         (Call("read_file"), "validation", "ArgValidationError: path\n  Field required"),
         (Call("broken"), "execution", "OSError: no luck"),
         (
-            InvocationEnded(0, "call_1", "read_file", None, '"a.txt"'),
+            core.InvocationEnded(0, "call_1", "read_file", None, '"a.txt"'),
             "validation",
             "ArgValidationError: arguments\n  Input should be a JSON object, not '\"a.txt\"'",
         ),
         (
-            InvocationIncomplete(0, "call_1", "read_file", '{"pa', "length"),
+            core.InvocationIncomplete(0, "call_1", "read_file", '{"pa', "length"),
             "validation",
             (
                 "the call was cut at the reply's length limit before its arguments ended; make it shorter; "
@@ -136,10 +113,10 @@ def test_several_calls_at_once():
     ],
 )
 def test_what_the_model_gets_wrong_it_is_told(call, category, message):
-    _, result, model = follow([[call, ReplyEnded("invocations")], READ, "the text"])
+    _, result, model = follow([[call, core.ReplyEnded("invocations")], READ, "the text"])
     assert (result.output, result.state, result.rounds) == ("the text", "completed", 3)
     wrong, right = results(model.requests[2].canisters)
-    assert wrong.error == ToolError(category, message)
+    assert wrong.error == core.ToolError(category, message)
     assert wrong.text == f"Error: {message}"
     assert right.text == "the text of a.txt"
     assert_paired(result.canisters)
@@ -179,7 +156,7 @@ def test_a_call_that_is_made_again_runs_again(call):
 
     async def count(invocation, _):
         counted.append(invocation.identifier)
-        return ResultCanister(invocation_id="", content=str(len(counted)))
+        return core.ResultCanister(invocation_id="", content=str(len(counted)))
 
     _, result, model = follow([call, call, [call, call], "Done."], (poll, next_page, roll, append), after_call=count)
     assert result_texts(result) == ["1", "2", "3", "4"]
@@ -238,12 +215,12 @@ def test_too_many_rounds():
 @table(
     ("script", "state", "output", "why"),
     [
-        ([["Hel", ReplyEnded("length")]], "incomplete", "Hel", "the reply reached its length limit"),
-        ([["Hel", ReplyEnded("filter")]], "incomplete", "Hel", "the provider's filter ended the reply"),
-        ([["I cannot.", ReplyEnded("refusal")]], "completed", "I cannot.", ""),
+        ([["Hel", core.ReplyEnded("length")]], "incomplete", "Hel", "the reply reached its length limit"),
+        ([["Hel", core.ReplyEnded("filter")]], "incomplete", "Hel", "the provider's filter ended the reply"),
+        ([["I cannot.", core.ReplyEnded("refusal")]], "completed", "I cannot.", ""),
         ([[], [], []], "incomplete", "", "the model replied nothing"),
         ([[], "Hello."], "completed", "Hello.", ""),
-        ([["Hel", ReplyEnded("retry"), ReplyStarted(), "Hello."]], "completed", "Hello.", ""),
+        ([["Hel", core.ReplyEnded("retry"), core.ReplyStarted(), "Hello."]], "completed", "Hello.", ""),
     ],
 )
 def test_how_replies_end(script, state, output, why):
@@ -252,13 +229,13 @@ def test_how_replies_end(script, state, output, why):
 
 
 def test_a_reply_that_fails_inside_a_call():
-    failed = ReplyFailed("provider", "cut", "the connection broke")
-    script = [["Let me see. ", InvocationIncomplete(0, "call_1", "read_file", '{"pa', "cut"), failed]]
+    failed = core.ReplyFailed("provider", "cut", "the connection broke")
+    script = [["Let me see. ", core.InvocationIncomplete(0, "call_1", "read_file", '{"pa', "cut"), failed]]
     events, result, _ = follow(script)
-    assert events[-1] == RunEnded("failed", "Let me see. ")
+    assert events[-1] == core.RunEnded("failed", "Let me see. ")
     assert (result.state, result.why) == ("failed", "the connection broke")
     assert_paired(result.canisters)
-    assert result.canisters[-1].error == ToolError("cancelled", "the reply failed before the call could run")
+    assert result.canisters[-1].error == core.ToolError("cancelled", "the reply failed before the call could run")
 
 
 async def test_a_model_whose_reply_has_no_end():
@@ -266,11 +243,11 @@ async def test_a_model_whose_reply_has_no_end():
         name = "mute"
 
         async def batches(self, _):
-            yield [TextPiece("Hel")]
+            yield [core.TextPiece("Hel")]
 
     run = Agent(Mute()).stream("Hi")
     events = [event async for event in run]
-    assert events[-2:] == [ReplyFailed("provider", "cut", "the reply has no end"), RunEnded("failed", "Hel")]
+    assert events[-2:] == [core.ReplyFailed("provider", "cut", "the reply has no end"), core.RunEnded("failed", "Hel")]
 
 
 def test_a_model_may_be_any_async_iterator():
@@ -281,7 +258,7 @@ def test_a_model_may_be_any_async_iterator():
             return self
 
         def __aiter__(self):
-            self.left = [TextPiece("Hello."), ReplyEnded("stop")]
+            self.left = [core.TextPiece("Hello."), core.ReplyEnded("stop")]
             return self
 
         async def __anext__(self):
@@ -326,9 +303,9 @@ def test_a_call_that_fails_without_an_exception_is_an_alert_and_a_result(call, a
         await asyncio.Event().wait()
 
     events, result, _ = follow([[call, SIX], "Hm."], (multiply, sleep), on_error=on_error)
-    (note,) = [each for each in events if isinstance(each, Note)]
+    (note,) = [each for each in events if isinstance(each, core.Note)]
     assert (note.kind, note.code, note.text[: len(alert)]) == ("alert", "failed_call", alert)
-    assert events[events.index(note) + 1] == ResultReady(results(result.canisters)[0])
+    assert events[events.index(note) + 1] == core.ResultReady(results(result.canisters)[0])
     assert [each.error and each.error.category for each in results(result.canisters)] == [category, None]
     assert result.state == "completed"
 
@@ -349,7 +326,7 @@ def test_what_was_wrong_beside_a_failure_that_ends_the_run_is_an_alert_too():
         on_error="fail_fast",
         after_call=lambda call, result: refused.set(),
     )
-    alerts = [each.text for each in events if isinstance(each, Note)]
+    alerts = [each.text for each in events if isinstance(each, core.Note)]
     assert [each.partition(":")[0] for each in alerts] == ["multiply", "Tool 'fail_later' failed"]
     assert result.state == "failed"
 
@@ -366,8 +343,8 @@ def test_an_abandoned_thread_is_told_of():
         events, result, _ = follow([Call("wait"), "It takes too long."], (wait,))
     finally:
         release.set()
-    left = Note("alert", "wait did not return within 0.01 s; its thread was left running")
-    assert [each for each in events if isinstance(each, Note)] == [left]
+    left = core.Note("alert", "wait did not return within 0.01 s; its thread was left running")
+    assert [each for each in events if isinstance(each, core.Note)] == [left]
     assert results(result.canisters)[0].error.category == "timeout"
     assert result.state == "completed"
 
@@ -403,11 +380,11 @@ def test_a_person_is_asked(verdict, text):
     )
     why = "the rule 'read_*' says ask"
     invocation = result.canisters[2]
-    assert [event for event in events if isinstance(event, (ApprovalAsked, ApprovalAnswered))] == [
-        ApprovalAsked(invocation, why),
-        ApprovalAnswered(invocation, verdict)
+    assert [event for event in events if isinstance(event, (core.ApprovalAsked, core.ApprovalAnswered))] == [
+        core.ApprovalAsked(invocation, why),
+        core.ApprovalAnswered(invocation, verdict)
         if verdict
-        else ApprovalAnswered(invocation, "deny", "nobody can be asked", failed=True),
+        else core.ApprovalAnswered(invocation, "deny", "nobody can be asked", failed=True),
     ]
     assert asked == ([("read_file", why)] if verdict else [])
     assert result_texts(result) == ["6", text]
@@ -441,7 +418,7 @@ def test_what_a_rule_denies_is_not_asked_for():
         "6",
         "Error: read_file may not run: the rule '*' says deny",
     ]
-    assert not any(isinstance(event, ApprovalAsked) for event in events)
+    assert not any(isinstance(event, core.ApprovalAsked) for event in events)
 
 
 def test_a_model_is_not_told_of_a_tool_that_may_never_run():
@@ -453,7 +430,7 @@ def test_a_model_is_not_told_of_a_tool_that_may_never_run():
 def test_nobody_is_asked_about_a_call_that_cannot_run():
     events, result, _ = follow([Call("reed"), Call("read_file"), "ok"], policy=Policy([("*", "ask")]))
     assert [each.error.category for each in results(result.canisters)] == ["not_found", "validation"]
-    assert not any(isinstance(event, ApprovalAsked) for event in events)
+    assert not any(isinstance(event, core.ApprovalAsked) for event in events)
 
 
 # Leaving early.
@@ -464,7 +441,7 @@ async def test_leaving_after_any_event(leave_after):
     """Whatever was seen is in the transcript, and every invocation has its result."""
     kept = []  # a list is a Store
 
-    model = ScriptedModel([["Two. ", SIX, READ], [Call("broken"), TextPiece("?")], "6"])
+    model = ScriptedModel([["Two. ", SIX, READ], [Call("broken"), core.TextPiece("?")], "6"])
     run = Agent(model, [multiply, read_file, broken], store=kept).stream("Go.")
     seen = []
     async with run:
@@ -477,11 +454,11 @@ async def test_leaving_after_any_event(leave_after):
     assert result.state == "cancelled"
     assert_paired(result.canisters)
     assert kept == [*result.canisters]
-    said = "".join([event.text for event in seen if isinstance(event, TextPiece)])
-    assert "".join([each.text for each in result.canisters if isinstance(each, AssistantCanister)]) == said
-    given = [event.canister for event in seen if isinstance(event, ResultReady)]
+    said = "".join([event.text for event in seen if isinstance(event, core.TextPiece)])
+    assert "".join([each.text for each in result.canisters if isinstance(each, core.AssistantCanister)]) == said
+    given = [event.canister for event in seen if isinstance(event, core.ResultReady)]
     assert results(result.canisters)[: len(given)] == given
-    ended = [event.identifier for event in seen if isinstance(event, InvocationEnded)]
+    ended = [event.identifier for event in seen if isinstance(event, core.InvocationEnded)]
     assert [each.invocation_id for each in results(result.canisters)] == ended
 
 
@@ -502,7 +479,7 @@ async def test_leaving_without_a_word_cancels_too():
 
     run = Agent(ScriptedModel([[SIX, Call("wait")]]), [multiply, wait]).stream("Go.")
     async for event in run:
-        if isinstance(event, ResultReady):
+        if isinstance(event, core.ResultReady):
             await started.wait()
             break
     await over.wait()
@@ -559,5 +536,7 @@ def test_every_canister_has_the_time_it_was_made():
 
 
 def test_usage_of_a_reply_that_was_not_whole_counts():
-    events, result, _ = follow([[Usage(5, 2), SIX], [Usage(7, 1), ReplyFailed("provider", "cut", "gone")]])
-    assert result.usage == events[-1].usage == Usage(12, 3)
+    events, result, _ = follow(
+        [[core.Usage(5, 2), SIX], [core.Usage(7, 1), core.ReplyFailed("provider", "cut", "gone")]]
+    )
+    assert result.usage == events[-1].usage == core.Usage(12, 3)

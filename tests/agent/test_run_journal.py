@@ -7,25 +7,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from tests.tables import table
 
-from callboard import Agent, Limits, tool
+from callboard import Agent, Limits, core, tool
 from callboard.agent.resume import find_waiting_calls
-from callboard.core import (
-    Allow,
-    AssistantCanister,
-    InvocationCanister,
-    Note,
-    ResultCanister,
-    RolledBack,
-    RunProgress,
-    SupervisorCanister,
-    TextPiece,
-    ToolError,
-    Usage,
-    UserCanister,
-    decode_canister,
-    encode_line,
-    error_result,
-)
 from callboard.errors import CallerError, ToolExecutionFailure
 from callboard.loop.pending_calls import find_called_turns
 from callboard.testing import Call, ScriptedModel
@@ -79,9 +62,12 @@ class MemoryJournal:
         """The journal as another process finds it, in which calls that were begun have an unknown outcome."""
         journal = MemoryJournal(crash_at, behind=behind)
         journal.items = [
-            each if isinstance(each, RolledBack) else decode_canister(encode_line(each)) for each in self.items
+            each if isinstance(each, core.RolledBack) else core.decode_canister(core.encode_line(each))
+            for each in self.items
         ]
-        journal.items += [error_result(each, "cancelled", "interrupted, outcome unknown") for each in self.open_calls]
+        journal.items += [
+            core.error_result(each, "cancelled", "interrupted, outcome unknown") for each in self.open_calls
+        ]
         journal.progress = self.progress
         return journal
 
@@ -90,7 +76,7 @@ class MemoryJournal:
         """The canisters that were saved, the results of a reply in the order of its calls."""
         canisters = []
         for each in self.items:
-            if isinstance(each, RolledBack):
+            if isinstance(each, core.RolledBack):
                 del canisters[each.to :]
             else:
                 canisters.append(each)
@@ -130,12 +116,12 @@ class Workshop:
         return Agent(ScriptedModel([self.reply] * 20), self.tools, instructions="Work.", **self.options)
 
     def reply(self, request):
-        rounds = sum(isinstance(each, ResultCanister) for each in request.canisters) // 3
+        rounds = sum(isinstance(each, core.ResultCanister) for each in request.canisters) // 3
         self.requests[rounds] += 1
         if rounds == ROUNDS:
-            return [Usage(input=10, output=1), "Done."]
+            return [core.Usage(input=10, output=1), "Done."]
         calls = [Call(("change", "look")[at % 2], {"number": 3 * rounds + at}) for at in range(3)]
-        return [Usage(input=10, output=1), f"Round {rounds}.", *calls]
+        return [core.Usage(input=10, output=1), f"Round {rounds}.", *calls]
 
     def run(self, journal):
         """A run from the beginning, or from where the journal ends."""
@@ -154,8 +140,8 @@ def test_the_journal_has_the_conversation_and_what_was_used():
     assert journal.open_calls == {}
     assert journal.progress.rounds == result.rounds == ROUNDS + 1
     assert journal.progress.calls == 9
-    assert (journal.progress.usage, journal.progress.state) == (Usage(input=40, output=4), "completed")
-    assert isinstance(journal.conversation[0], SupervisorCanister)
+    assert (journal.progress.usage, journal.progress.state) == (core.Usage(input=40, output=4), "completed")
+    assert isinstance(journal.conversation[0], core.SupervisorCanister)
 
 
 def test_a_reply_is_saved_before_its_calls_begin_and_a_result_before_the_next_reply():
@@ -192,7 +178,7 @@ def test_a_run_goes_on_after_a_crash_at_any_write(behind):
             shop.run(crashed)
         again = crashed.recover()
         unknown = len(crashed.open_calls)
-        completed = {each.invocation_id for each in again.items if isinstance(each, ResultCanister)}
+        completed = {each.invocation_id for each in again.items if isinstance(each, core.ResultCanister)}
         result = shop.run(again)
         assert result.state == "completed", crash_at
         assert not completed & {each.identifier for each in again.begun}, crash_at
@@ -205,7 +191,7 @@ def test_a_run_goes_on_after_a_crash_at_any_write(behind):
         lost = sum(count - 1 for count in shop.requests.values())
         assert lost <= (not behind), crash_at
         assert again.progress.rounds == ROUNDS + 1, crash_at
-        assert again.progress.usage == Usage(input=40, output=4), crash_at
+        assert again.progress.usage == core.Usage(input=40, output=4), crash_at
 
 
 def test_a_run_goes_on_after_a_crash_at_each_write_of_each_process():
@@ -219,7 +205,7 @@ def test_a_run_goes_on_after_a_crash_at_each_write_of_each_process():
             journal = journal.recover(1, behind=True)
     assert (result.state, result.text) == ("completed", "Done.")
     assert max(shop.requests.values()) == 1
-    replies = [each.text for each in journal.conversation if isinstance(each, AssistantCanister)]
+    replies = [each.text for each in journal.conversation if isinstance(each, core.AssistantCanister)]
     assert replies == ["Round 0.", "Round 1.", "Round 2.", "Done."]
 
 
@@ -230,11 +216,11 @@ def interrupted(*calls, results=(), **progress):
     """A journal of a run whose last reply has these calls, and results of some of them."""
     journal = MemoryJournal()
     identified = [
-        InvocationCanister(identifier=call.identifier or f"c{at}", name=call.name, arguments=call.arguments)
+        core.InvocationCanister(identifier=call.identifier or f"c{at}", name=call.name, arguments=call.arguments)
         for at, call in enumerate(calls)
     ]
-    journal.items = [UserCanister("Go."), *identified, *results]
-    journal.progress = RunProgress(**{"rounds": 1, **progress})
+    journal.items = [core.UserCanister("Go."), *identified, *results]
+    journal.progress = core.RunProgress(**{"rounds": 1, **progress})
     return journal
 
 
@@ -271,7 +257,7 @@ def test_a_person_is_asked_about_a_call_that_was_not_begun():
     [
         ("allow", [7], "booked 7"),
         ("deny", [], "Error: book may not run: the answer was no"),
-        (Allow({"room": 8}), [8], 'The arguments of this call were edited before it ran: {"room":8}\nbooked 8'),
+        (core.Allow({"room": 8}), [8], 'The arguments of this call were edited before it ran: {"room":8}\nbooked 8'),
     ],
 )
 def test_a_call_that_waited_is_decided(answer, booked, text):
@@ -314,7 +300,7 @@ RESULTS = ("booked 7", "booked 8")
 
 def test_a_result_from_outside_is_taken():
     desk, journal = Desk(), interrupted(BOOK)
-    assert desk.go_on(journal, results={"c0": ToolError("execution", "no such room")}).output == "Done."
+    assert desk.go_on(journal, results={"c0": core.ToolError("execution", "no such room")}).output == "Done."
     assert desk.model.requests[0].canisters[-1].text == "Error: no such room"
     assert journal.conversation[2].text == "Error: no such room"
 
@@ -335,15 +321,15 @@ def test_a_call_that_was_made_before_the_interruption_is_answered_as_repeated():
         return "a lamp"
 
     journal = MemoryJournal()
-    look_up = InvocationCanister(identifier="c0", name="look", arguments={"at": "desk"})
-    result = ResultCanister("a lamp", invocation_id="c0")
+    look_up = core.InvocationCanister(identifier="c0", name="look", arguments={"at": "desk"})
+    result = core.ResultCanister("a lamp", invocation_id="c0")
     journal.items = [
-        UserCanister("Go."),
+        core.UserCanister("Go."),
         look_up,
         result,
-        InvocationCanister(identifier="c1", name="look", arguments={"at": "desk"}),
+        core.InvocationCanister(identifier="c1", name="look", arguments={"at": "desk"}),
     ]
-    journal.progress = RunProgress(rounds=2, calls=1)
+    journal.progress = core.RunProgress(rounds=2, calls=1)
     model = ScriptedModel(["Done."])
     Agent(model, [look], on_repeated_call="warn").run_sync(history=journal.conversation, journal=journal)
     assert seen == []
@@ -374,19 +360,19 @@ def test_a_journal_is_of_its_kind():
     [
         (Limits(rounds=1), {"rounds": 1}, "no answer within 1 rounds"),
         (Limits(calls=4), {"calls": 3}, "no answer within 4 calls"),
-        (Limits(tokens=100), {"usage": Usage(input=90, output=10)}, "100 tokens are used, of 100"),
+        (Limits(tokens=100), {"usage": core.Usage(input=90, output=10)}, "100 tokens are used, of 100"),
         (Limits(cost=2.0), {"cost": 2.5}, "the budget is spent: $2.5 of $2"),
         (Limits(seconds=60.0), {"seconds": 61.0}, "60 seconds are over"),
     ],
 )
 def test_limits_count_what_was_used_before_the_interruption(limits, progress, why):
-    journal = interrupted(BOOK, results=[ResultCanister("booked 7", invocation_id="c0")], **progress)
+    journal = interrupted(BOOK, results=[core.ResultCanister("booked 7", invocation_id="c0")], **progress)
     result = Desk(limits=limits, profile={"prices": {"input": 1.0, "output": 1.0}}).go_on(journal)
     assert (result.state, result.why) == ("incomplete", why)
 
 
 def test_errors_one_after_another_are_counted_over_an_interruption():
-    journal = interrupted(BOOK, results=[error_result("c0", "execution", "full")])
+    journal = interrupted(BOOK, results=[core.error_result("c0", "execution", "full")])
     result = Desk(limits=Limits(errors=1)).go_on(journal)
     assert result.why == "1 errors one after another"
 
@@ -404,7 +390,9 @@ def test_the_time_that_nobody_worked_does_not_count():
 
 
 def test_a_cost_that_is_not_known_stays_unknown():
-    journal = interrupted(BOOK, results=[ResultCanister("booked 7", invocation_id="c0")], is_priced=False, cost=1.0)
+    journal = interrupted(
+        BOOK, results=[core.ResultCanister("booked 7", invocation_id="c0")], is_priced=False, cost=1.0
+    )
     assert Desk().go_on(journal).cost is None
 
 
@@ -413,16 +401,16 @@ def test_a_cost_that_is_not_known_stays_unknown():
 
 def test_a_run_whose_end_was_decided_asks_for_nothing_more():
     journal = MemoryJournal()
-    journal.items = [UserCanister("Go."), AssistantCanister("Half of")]
-    journal.progress = RunProgress(rounds=1, state="incomplete", output="Half of", why="the reply was cut")
+    journal.items = [core.UserCanister("Go."), core.AssistantCanister("Half of")]
+    journal.progress = core.RunProgress(rounds=1, state="incomplete", output="Half of", why="the reply was cut")
     result = Desk([]).go_on(journal)
     assert (result.state, result.text, result.why) == ("incomplete", "Half of", "the reply was cut")
 
 
 def test_an_output_that_was_not_checked_yet_is_checked():
     journal = MemoryJournal()
-    journal.items = [UserCanister("Go."), AssistantCanister("no number")]
-    journal.progress = RunProgress(rounds=1)
+    journal.items = [core.UserCanister("Go."), core.AssistantCanister("no number")]
+    journal.progress = core.RunProgress(rounds=1)
     model = ScriptedModel(['{"answer": 3}'])
     result = Agent(model, output=int).run_sync(history=journal.conversation, journal=journal)
     assert result.output == 3
@@ -438,7 +426,7 @@ def test_a_run_that_fails_fast_rolls_its_journal_back():
     journal = MemoryJournal()
     with pytest.raises(ToolExecutionFailure):
         Agent(ScriptedModel([Call("explode")]), [explode], on_error="fail_fast").run_sync("Go.", journal=journal)
-    assert journal.items[-1] == RolledBack(0)
+    assert journal.items[-1] == core.RolledBack(0)
     assert journal.conversation == []
 
 
@@ -497,17 +485,17 @@ def test_a_tool_has_the_key_of_its_call():
 def test_a_result_that_the_journal_has_spares_the_call():
     shop, journal = Workshop(), MemoryJournal()
     model = ScriptedModel([Call("look", {"number": 1}, identifier="l"), "Done."])
-    journal.cached["l"] = ResultCanister("seen before", invocation_id="l")
+    journal.cached["l"] = core.ResultCanister("seen before", invocation_id="l")
     result = Agent(model, shop.tools).run_sync("Go.", journal=journal)
     assert (shop.effects[1], model.requests[1].canisters[-1].text) == (0, "seen before")
     assert journal.conversation == list(result.canisters)
 
 
 def test_the_notice_of_results_that_the_model_wrote_itself_is_saved():
-    invented = Note("alert", "a result was cut", code="hallucinated_result")
+    invented = core.Note("alert", "a result was cut", code="hallucinated_result")
     shop, journal = Workshop(), MemoryJournal()
     calls = [Call("look", {"number": 1}), Call("change", {"number": 2})]
-    result = Agent(ScriptedModel([[TextPiece("So:"), invented, *calls], "Done."]), shop.tools).run_sync(
+    result = Agent(ScriptedModel([[core.TextPiece("So:"), invented, *calls], "Done."]), shop.tools).run_sync(
         "Go.", journal=journal
     )
     assert "you had written a result" in result.canisters[4].text
@@ -516,7 +504,7 @@ def test_the_notice_of_results_that_the_model_wrote_itself_is_saved():
 
 def test_a_hook_that_gives_another_call_has_that_one_begun():
     shop, journal = Workshop(), MemoryJournal()
-    other = InvocationCanister(identifier="other", name="change", arguments={"number": 5})
+    other = core.InvocationCanister(identifier="other", name="change", arguments={"number": 5})
     agent = Agent(
         ScriptedModel([Call("look", {"number": 1}, identifier="l"), "Done."]), shop.tools, before_call=lambda _: other
     )
@@ -546,7 +534,7 @@ def test_a_conversation_that_was_handed_over_stays_with_its_agent():
 def test_a_history_is_saved_by_its_owner():
     """With a supervisor of its own or without: the journal has what the run added."""
     journal = MemoryJournal()
-    history = [UserCanister("Hello."), AssistantCanister("Hi.")]
+    history = [core.UserCanister("Hello."), core.AssistantCanister("Hi.")]
     shop = Workshop()
     result = shop.agent().run_sync("Go.", history=history, journal=journal)
     assert journal.items[0].text == "Go."
@@ -557,4 +545,4 @@ def test_a_history_is_saved_by_its_owner():
     again = crashed.recover()
     second = shop.agent().run_sync(history=[*history, *again.conversation], journal=again)
     assert len(second.canisters) == len(result.canisters)
-    assert [each.text for each in again.conversation if isinstance(each, UserCanister)] == ["Go."]
+    assert [each.text for each in again.conversation if isinstance(each, core.UserCanister)] == ["Go."]

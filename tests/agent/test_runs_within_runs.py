@@ -7,25 +7,13 @@ import pytest
 from tests.agent.runs import follow, result_texts
 from tests.tables import table
 
-from callboard import Agent, Context, Limits, tool
-from callboard.core import (
-    ApprovalAnswered,
-    ApprovalAsked,
-    InvocationEnded,
-    Nested,
-    RunEnded,
-    TextPiece,
-    ToolProgress,
-    Usage,
-    decode_event,
-    encode_line,
-)
+from callboard import Agent, Context, Limits, core, tool
 from callboard.errors import CallerError
 from callboard.testing import Call, ScriptedModel
 from callboard.tools import Ensemble, Invoker
 
 ASK = Call("ask", {"prompt": "6 and 7?"})
-TOKENS = Usage(100, 10)
+TOKENS = core.Usage(100, 10)
 
 
 @tool(approval=True)
@@ -50,7 +38,7 @@ def asking(inner, *replies, **options):
 
 def priced(*replies, price=1.0):
     return ScriptedModel(
-        [[Usage(1_000_000, 0), *(each if isinstance(each, list) else [each])] for each in replies],
+        [[core.Usage(1_000_000, 0), *(each if isinstance(each, list) else [each])] for each in replies],
         profile={"prices": {"input": price, "output": 0.0}},
     )
 
@@ -58,7 +46,7 @@ def priced(*replies, price=1.0):
 def test_what_an_inner_run_takes_is_counted_in_the_outer_result():
     inner = Agent(priced(Call("look"), "13", price=3.0), [look])
     result = Agent(priced(ASK, "Done."), [inner.as_tool("ask", "Asks.")]).run_sync("?")
-    assert result.usage == Usage(4_000_000, 0)
+    assert result.usage == core.Usage(4_000_000, 0)
     assert result.cost == pytest.approx(8.0)
     assert result.rounds == 2
 
@@ -119,9 +107,9 @@ async def test_an_inner_run_that_is_cut_has_been_counted():
 
     async with run:
         async for event in run:
-            if isinstance(event, Nested) and isinstance(event.event, InvocationEnded):
+            if isinstance(event, core.Nested) and isinstance(event.event, core.InvocationEnded):
                 break
-    assert run.result.usage == Usage(200, 20)
+    assert run.result.usage == core.Usage(200, 20)
 
 
 # Auxdata.
@@ -131,7 +119,9 @@ def test_auxdata_of_the_outer_run_reaches_the_inner_tools():
     inner = Agent(ScriptedModel([Call("look"), "Done."]), [look], auxdata={"a": 1, "b": 1})
     run = asking(inner, auxdata={"b": 2}).stream("?", auxdata={"c": 3})
     events = follow(run)
-    (result,) = [each.event.canister for each in events if isinstance(each, Nested) and hasattr(each.event, "canister")]
+    (result,) = [
+        each.event.canister for each in events if isinstance(each, core.Nested) and hasattr(each.event, "canister")
+    ]
     assert result.text == "[('a', 1), ('b', 2), ('c', 3)]"
 
 
@@ -162,12 +152,12 @@ def test_the_outer_runs_approve_is_asked_about_inner_calls(answer, text, of_run)
     inner = deleting()
     options = {"approve": approve}
     run = asking(inner, **({} if of_run else options)).stream("?", **(options if of_run else {}))
-    events = [each.event for each in follow(run) if isinstance(each, Nested)]
+    events = [each.event for each in follow(run) if isinstance(each, core.Nested)]
     assert asked == ["delete"]
     assert inner.model.requests[1].canisters[-1].text.startswith(text)
-    assert [type(each) for each in events if isinstance(each, (ApprovalAsked, ApprovalAnswered))] == [
-        ApprovalAsked,
-        ApprovalAnswered,
+    assert [type(each) for each in events if isinstance(each, (core.ApprovalAsked, core.ApprovalAnswered))] == [
+        core.ApprovalAsked,
+        core.ApprovalAnswered,
     ]
 
 
@@ -207,13 +197,13 @@ def test_inner_runs_that_go_at_once_put_their_questions_one_after_another():
 def test_inner_events_stand_in_the_outer_stream_and_say_whose_they_are():
     inner = Agent(ScriptedModel([["Thirteen.", TOKENS]]))
     events = follow(asking(inner).stream("?"))
-    nested = [each for each in events if isinstance(each, Nested)]
-    (called,) = [each for each in events if isinstance(each, InvocationEnded)]
+    nested = [each for each in events if isinstance(each, core.Nested)]
+    (called,) = [each for each in events if isinstance(each, core.InvocationEnded)]
     assert {(each.identifier, each.name) for each in nested} == {(called.identifier, "ask")}
-    assert [each.event.text for each in nested if isinstance(each.event, TextPiece)] == ["Thirteen."]
-    assert isinstance(nested[-1].event, RunEnded)
-    assert [each.text for each in events if isinstance(each, TextPiece)] == ["Done."]
-    assert [decode_event(encode_line(each)) for each in nested] == nested
+    assert [each.event.text for each in nested if isinstance(each.event, core.TextPiece)] == ["Thirteen."]
+    assert isinstance(nested[-1].event, core.RunEnded)
+    assert [each.text for each in events if isinstance(each, core.TextPiece)] == ["Done."]
+    assert [core.decode_event(core.encode_line(each)) for each in nested] == nested
 
 
 def test_events_of_a_run_within_an_inner_run_are_nested_twice():
@@ -222,7 +212,9 @@ def test_events_of_a_run_within_an_inner_run_are_nested_twice():
     (text,) = [
         each.event.event.text
         for each in events
-        if isinstance(each, Nested) and isinstance(each.event, Nested) and isinstance(each.event.event, TextPiece)
+        if isinstance(each, core.Nested)
+        and isinstance(each.event, core.Nested)
+        and isinstance(each.event.event, core.TextPiece)
     ]
     assert text == "deep"
 
@@ -239,7 +231,7 @@ async def test_inner_events_come_while_the_tool_runs():
 
     inner = Agent(ScriptedModel([Call("wait"), "Done."]), [wait])
     async for event in asking(inner).stream("?"):
-        if isinstance(event, Nested) and isinstance(event.event, ToolProgress):
+        if isinstance(event, core.Nested) and isinstance(event.event, core.ToolProgress):
             answered.set()
     assert answered.is_set()
 
@@ -323,7 +315,7 @@ def test_a_tool_of_ones_own_begins_a_run_within_the_run(in_thread):
     events = follow(Agent(model, [mine], approve=approve).stream("?"))
     assert asked == ["delete"]
     assert inner.model.requests[1].canisters[-1].text == "deleted a"
-    assert isinstance([each for each in events if isinstance(each, Nested)][-1].event, RunEnded)
+    assert isinstance([each for each in events if isinstance(each, core.Nested)][-1].event, core.RunEnded)
 
 
 def test_an_inner_call_whose_result_comes_from_outside_is_an_error_of_the_tool():

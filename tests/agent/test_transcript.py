@@ -6,34 +6,24 @@ from datetime import UTC, datetime
 
 import pytest
 
-from callboard import Agent, tool
+from callboard import Agent, core, tool
 from callboard.agent import Transcript
-from callboard.core import (
-    AssistantCanister,
-    DocumentCanister,
-    InvocationCanister,
-    PictureContent,
-    ReasoningContent,
-    ResultCanister,
-    SupervisorCanister,
-    ToolError,
-    UserCanister,
-    encode_line,
-)
 from callboard.errors import CallerError
 from callboard.testing import Call, ScriptedModel
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 CONVERSATION = [
-    SupervisorCanister("Be brief."),
-    UserCanister("What's the weather in SF?\nAnd why? \u2028 ö", timestamp=NOW),
-    DocumentCanister("a page", title="Weather"),
-    AssistantCanister((ReasoningContent("hm", "opaque", "model"),)),
-    InvocationCanister("call_1", "get_weather", {"location": "San Francisco, CA"}, '{"location":"San Francisco, CA"}'),
-    InvocationCanister("call_2", "get_weather", None, '{"loc'),
-    ResultCanister(invocation_id="call_1", content=(PictureContent(b"\x89PNG"),)),
-    ResultCanister(invocation_id="call_2", content="Error: cut", error=ToolError("validation", "cut")),
-    AssistantCanister("62°F"),
+    core.SupervisorCanister("Be brief."),
+    core.UserCanister("What's the weather in SF?\nAnd why? \u2028 ö", timestamp=NOW),
+    core.DocumentCanister("a page", title="Weather"),
+    core.AssistantCanister((core.ReasoningContent("hm", "opaque", "model"),)),
+    core.InvocationCanister(
+        "call_1", "get_weather", {"location": "San Francisco, CA"}, '{"location":"San Francisco, CA"}'
+    ),
+    core.InvocationCanister("call_2", "get_weather", None, '{"loc'),
+    core.ResultCanister(invocation_id="call_1", content=(core.PictureContent(b"\x89PNG"),)),
+    core.ResultCanister(invocation_id="call_2", content="Error: cut", error=core.ToolError("validation", "cut")),
+    core.AssistantCanister("62°F"),
 ]
 
 
@@ -55,7 +45,7 @@ def test_each_canister_is_a_line_at_once(transcript):
         transcript.append(canister)
         lines = transcript.path.read_bytes().split(b"\n")
         assert lines[-1] == b""
-        assert lines[number - 1] == encode_line(canister)
+        assert lines[number - 1] == core.encode_line(canister)
         assert len(lines) == number + 1
 
 
@@ -106,12 +96,12 @@ def test_a_run_keeps_every_canister_as_soon_as_it_is_there(transcript):
     result = asyncio.run(agent.run("Twice 21?"))
     assert transcript.read() == [*result.canisters]
     assert [type(each) for each in result.canisters] == [
-        SupervisorCanister,
-        UserCanister,
-        AssistantCanister,
-        InvocationCanister,
-        ResultCanister,
-        AssistantCanister,
+        core.SupervisorCanister,
+        core.UserCanister,
+        core.AssistantCanister,
+        core.InvocationCanister,
+        core.ResultCanister,
+        core.AssistantCanister,
     ]
     assert kept == [[*result.canisters[:4]]]
 

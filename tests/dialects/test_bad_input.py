@@ -7,16 +7,7 @@ from itertools import product
 import pytest
 from tests.tables import table
 
-from callboard.core import (
-    InvocationCanister,
-    InvocationEnded,
-    InvocationIncomplete,
-    InvocationStarted,
-    Note,
-    ReasoningPiece,
-    TextPiece,
-    ToolDeclaration,
-)
+from callboard import core
 from callboard.dialects import DIALECTS, Parser, parse, render_call
 from callboard.dialects.text_buffer import MAX_HELD
 from callboard.testing import coalesce
@@ -24,9 +15,9 @@ from callboard.testing import coalesce
 SCHEMA = {"type": "object", "properties": {"text": {"type": "string"}, "data": {"type": "object"}}}
 COMMAND = {"type": "object", "properties": {"text": {"type": "string"}}}
 TOOLS = [
-    ToolDeclaration("note", "", SCHEMA),
-    ToolDeclaration("other", "", SCHEMA),
-    ToolDeclaration("bash", "", COMMAND),
+    core.ToolDeclaration("note", "", SCHEMA),
+    core.ToolDeclaration("other", "", SCHEMA),
+    core.ToolDeclaration("bash", "", COMMAND),
 ]
 HERE = "PLACE"
 
@@ -35,8 +26,8 @@ every_dialect = table("dialect", [DIALECTS[name] for name in sorted(DIALECTS)], 
 
 
 def spelled(dialect, name="note", **arguments):
-    tools = [ToolDeclaration(name, "", SCHEMA), *TOOLS]
-    return render_call(dialect, InvocationCanister("abcdefgh0", name, arguments or {"text": HERE}), tools)
+    tools = [core.ToolDeclaration(name, "", SCHEMA), *TOOLS]
+    return render_call(dialect, core.InvocationCanister("abcdefgh0", name, arguments or {"text": HERE}), tools)
 
 
 def example(dialect):
@@ -62,16 +53,16 @@ def text_alone(events):
 
 
 def text_of(events):
-    return "".join(event.text for event in of(TextPiece, events))
+    return "".join(event.text for event in of(core.TextPiece, events))
 
 
 def calls(events):
-    return [(event.name, event.arguments) for event in of(InvocationEnded, events)]
+    return [(event.name, event.arguments) for event in of(core.InvocationEnded, events)]
 
 
 def lost(text, events):
     """How many characters are in no text, no reasoning, no note and no call."""
-    kinds = (TextPiece, ReasoningPiece, Note, InvocationEnded, InvocationIncomplete)
+    kinds = (core.TextPiece, core.ReasoningPiece, core.Note, core.InvocationEnded, core.InvocationIncomplete)
     covered = 0
     reached = 0
     for event in of(kinds, events):
@@ -125,17 +116,17 @@ def test_half_an_opener_is_text(dialect):
 
 @every_dialect
 def test_markers_that_prose_speaks_of_are_text(dialect):
-    tools = [ToolDeclaration("note")]
+    tools = [core.ToolDeclaration("note")]
     for opener in {*dialect.render_frame.openers, *dialect.render_frame.closers} - {*dialect.ignored}:
         for text in (f"The {opener} marker, as it is.", f"Use `{opener}` for it.", f"```\n{opener}\n```\n"):
             for why in ("stop", "length"):
-                assert text_alone(read(text, dialect, why, tools)) == [TextPiece(text, (0, len(text)))]
+                assert text_alone(read(text, dialect, why, tools)) == [core.TextPiece(text, (0, len(text)))]
 
 
 @every_dialect
 def test_a_call_in_a_fence_of_another_language_is_an_example(dialect):
     text = f"So it goes:\n````text\n{example(dialect)}\n````\nThat is all."
-    assert text_alone(read(text, dialect)) == [TextPiece(text, (0, len(text)))]
+    assert text_alone(read(text, dialect)) == [core.TextPiece(text, (0, len(text)))]
 
 
 @every_dialect
@@ -216,7 +207,9 @@ def test_any_character_may_come(dialect):
     for odd in (chr(0xD800), "\ufffd", "\0", "\u2028", "\x1b[2J", "\U0001f600", "\u0301"):
         assert read(odd + text, dialect)
         events = read(text.replace(HERE, f"a{odd}b"), dialect)
-        assert all(call.arguments is None or "a" in str(call.arguments) for call in of(InvocationEnded, events)), odd
+        assert all(call.arguments is None or "a" in str(call.arguments) for call in of(core.InvocationEnded, events)), (
+            odd
+        )
         read(text.replace("note", f"no{odd}te"), dialect)
         read(text.replace("text", f"te{odd}xt"), dialect)
 
@@ -228,7 +221,7 @@ def test_names_of_many_kinds(dialect):
         too_long = len(name) > 256 and dialect.name == "apertus"  # whose names are keys
         if too_long or dialect.name == "markdown_bash" or (identifiers_only and not name.isidentifier()):
             continue
-        tools = [ToolDeclaration(name, "", SCHEMA)]
+        tools = [core.ToolDeclaration(name, "", SCHEMA)]
         assert calls(read(spelled(dialect, name), dialect, tools=tools)) == [(name, {"text": HERE})]
 
 
@@ -236,15 +229,15 @@ def test_names_of_many_kinds(dialect):
 def test_names_that_few_can_say(dialect):
     for name in ("functions.x:0", "functions.note", "note:3", "n" * 5000, "a b", "<b>", "", "\n", "]("):
         text = example(dialect).replace("note", name)
-        for tools in (TOOLS, None, [ToolDeclaration(name)]):
+        for tools in (TOOLS, None, [core.ToolDeclaration(name)]):
             events = read(text, dialect, tools=tools, size=1 + len(name) // 50)
-            ended = of((InvocationEnded, InvocationIncomplete), events)
-            assert len(of(InvocationStarted, events)) == len(ended), name
+            ended = of((core.InvocationEnded, core.InvocationIncomplete), events)
+            assert len(of(core.InvocationStarted, events)) == len(ended), name
 
 
 def test_the_counter_of_kimi_is_no_part_of_a_name():
     text = example(DIALECTS["kimi_k2"]).replace("functions.note:0", "functions.my.note:12")
-    (call,) = of(InvocationEnded, read(text, "kimi_k2"))
+    (call,) = of(core.InvocationEnded, read(text, "kimi_k2"))
     assert (call.name, call.identifier) == ("my.note", "functions.my.note:12")
 
 
@@ -261,8 +254,8 @@ def test_deep_nesting(dialect):
     for brackets in ("[" * MANY, '{"a":' * MANY, "[" * MANY + "]" * MANY):
         for deep in {text.replace(HERE, brackets), text.replace(f"{quotes}{HERE}{quotes}", brackets)}:
             events = parse(deep, TOOLS, dialect)
-            ended = of((InvocationEnded, InvocationIncomplete), events)
-            assert len(of(InvocationStarted, events)) == len(ended), brackets[:5]
+            ended = of((core.InvocationEnded, core.InvocationIncomplete), events)
+            assert len(of(core.InvocationStarted, events)) == len(ended), brackets[:5]
 
 
 @table("dialect", ["json", "hermes", "action", "thoughts_json", "auto"])
@@ -344,7 +337,7 @@ def unclosed(dialect, size):
 @table("dialect", ["hermes", "qwen3_coder", "glm47", "pythonic"])
 def test_two_megabytes_without_a_closer(dialect):
     text = unclosed(dialect, 2_000_000)
-    (call,) = of(InvocationIncomplete, parse(text, TOOLS, dialect, why="length"))
+    (call,) = of(core.InvocationIncomplete, parse(text, TOOLS, dialect, why="length"))
     assert len(call.raw) > 1_980_000
     assert call.offsets == (0, len(text))
 

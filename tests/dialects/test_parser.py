@@ -9,17 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.tables import table
 
-from callboard.core import (
-    ArgumentsPiece,
-    InvocationCanister,
-    InvocationEnded,
-    InvocationIncomplete,
-    InvocationStarted,
-    Note,
-    ReasoningPiece,
-    TextPiece,
-    ToolDeclaration,
-)
+from callboard import core
 from callboard.dialects import DIALECTS, Parser, get_dialect, parse, render_call, render_calls
 from callboard.dialects.text_buffer import MAX_HELD
 from callboard.errors import CallerError
@@ -38,9 +28,9 @@ OBJECTS = vectors("objects")
 """JSON objects, with every character that is said."""
 CASES = vectors("cases") + vectors("catalogue")
 ALL = [*OBJECTS, *CASES]
-TOOLS = [ToolDeclaration("get_weather"), ToolDeclaration("get_time")]
+TOOLS = [core.ToolDeclaration("get_weather"), core.ToolDeclaration("get_time")]
 NOTE = [
-    ToolDeclaration(name, "", {"type": "object", "properties": {"text": {"type": "string"}}})
+    core.ToolDeclaration(name, "", {"type": "object", "properties": {"text": {"type": "string"}}})
     for name in ("note", "python", "bash")
 ]
 CODE = {"smolagents": "python", "markdown_bash": "bash"}
@@ -55,7 +45,7 @@ def declared(case):
     tools = case.get("tools", [{"name": tool.name} for tool in TOOLS])
     if tools is None:
         return None
-    return [ToolDeclaration(tool["name"], "", tool.get("parameters", {}), tool.get("cli", {})) for tool in tools]
+    return [core.ToolDeclaration(tool["name"], "", tool.get("parameters", {}), tool.get("cli", {})) for tool in tools]
 
 
 def read(case, sizes=(), text=None, why=None):
@@ -82,7 +72,7 @@ def collapse_spaces(text):
 
 
 def calls(events):
-    return [(event.name, event.arguments, event.raw) for event in of(InvocationEnded, events)]
+    return [(event.name, event.arguments, event.raw) for event in of(core.InvocationEnded, events)]
 
 
 # The cases.
@@ -91,43 +81,43 @@ def calls(events):
 @table("case", CASES, ids=name_of)
 def test_a_case_means_what_it_says(case):
     events = read(case)
-    content = collapse_spaces(text_of(TextPiece, events))
+    content = collapse_spaces(text_of(core.TextPiece, events))
     assert content == collapse_spaces(case["expected_content"]) or (
         case.get("content_optional") and content in {"", collapse_spaces(case["text"])}
     )
     if "expected_reasoning" in case:
-        assert collapse_spaces(text_of(ReasoningPiece, events)) == collapse_spaces(case["expected_reasoning"])
-    ended = of(InvocationEnded, events)
+        assert collapse_spaces(text_of(core.ReasoningPiece, events)) == collapse_spaces(case["expected_reasoning"])
+    ended = of(core.InvocationEnded, events)
     wanted = [{"name": call["name"], "arguments": call["arguments"]} for call in case["expected_calls"]]
     told = [{"name": call.name, "arguments": call.arguments} for call in ended]
     # As text, so that 1 is not True.
     assert json.dumps(told, sort_keys=True) == json.dumps(wanted, sort_keys=True)
     for call, expected in zip(ended, case["expected_calls"], strict=True):
         assert call.identifier == expected.get("id", call.identifier)
-    assert [event.name for event in of(InvocationIncomplete, events)] == [
+    assert [event.name for event in of(core.InvocationIncomplete, events)] == [
         call["name"] for call in case.get("expected_incomplete", [])
     ]
-    unknown = [event.name for event in of(InvocationStarted, events) if not event.known]
+    unknown = [event.name for event in of(core.InvocationStarted, events) if not event.known]
     assert set(case.get("expected_unknown", [])) <= set(unknown)
 
 
 @table("case", OBJECTS, ids=name_of)
 def test_an_object_means_what_it_says(case):
     events = read(case)
-    assert text_of(TextPiece, events) == case["text_out"]
-    assert text_of(ReasoningPiece, events) == case.get("reasoning", "")
-    ended = of(InvocationEnded, events)
+    assert text_of(core.TextPiece, events) == case["text_out"]
+    assert text_of(core.ReasoningPiece, events) == case.get("reasoning", "")
+    ended = of(core.InvocationEnded, events)
     assert [(call.name, call.arguments) for call in ended] == [
         (call["name"], call["arguments"]) for call in case["calls"]
     ]
     assert [call.raw for call in ended if call.arguments is None] == [
         call["raw"] for call in case["calls"] if "raw" in call
     ]
-    assert [{"name": event.name, "raw": event.raw} for event in of(InvocationIncomplete, events)] == case.get(
+    assert [{"name": event.name, "raw": event.raw} for event in of(core.InvocationIncomplete, events)] == case.get(
         "incomplete", []
     )
-    assert [event.name for event in of(InvocationStarted, events) if not event.known] == case.get("unknown", [])
-    assert [event.text for event in of(Note, events)] == case.get("notes", [])
+    assert [event.name for event in of(core.InvocationStarted, events) if not event.known] == case.get("unknown", [])
+    assert [event.text for event in of(core.Note, events)] == case.get("notes", [])
 
 
 def test_every_dialect_has_cases():
@@ -150,11 +140,11 @@ def test_a_case_is_the_same_however_it_is_cut(case, sizes):
 @table("case", ALL, ids=name_of)
 def test_a_cut_makes_no_call_and_loses_none(case, fuzzer):
     """The calls of a text that was cut are those of the whole text that end before the cut."""
-    whole, kept_of = (of(InvocationEnded, read(case, why=why)) for why in (None, "length"))
+    whole, kept_of = (of(core.InvocationEnded, read(case, why=why)) for why in (None, "length"))
     for end in range(len(case["text"])):
         events = read(case, text=case["text"][:end], why="length")
         fuzzer.check_calls(events)
-        kept = of(InvocationEnded, events)
+        kept = of(core.InvocationEnded, events)
         assert calls(kept) == calls(whole)[: len(kept)], end
         # What closes a call may stand behind the span of it, and a block of commands is calls when it is whole.
         if case["dialect"] != "markdown_bash":
@@ -173,7 +163,7 @@ def test_without_tools_the_text_passes_untouched(case):
     if DIALECTS[case["dialect"]].is_only_format:
         return  # its text, too, is spelled in it
     assert read({**case, "tools": [], "start_in_reasoning": False}, [1] * 9) == [
-        TextPiece(case["text"], (0, len(case["text"])))
+        core.TextPiece(case["text"], (0, len(case["text"])))
     ]
 
 
@@ -185,7 +175,9 @@ every_dialect = table("dialect", [DIALECTS[name] for name in sorted(DIALECTS)], 
 
 def spelled(dialect, *texts):
     name = CODE.get(dialect.name, "note")
-    invocations = [InvocationCanister(f"{index}abcdefgh", name, {"text": text}) for index, text in enumerate(texts)]
+    invocations = [
+        core.InvocationCanister(f"{index}abcdefgh", name, {"text": text}) for index, text in enumerate(texts)
+    ]
     return render_calls(dialect, invocations, NOTE)
 
 
@@ -201,13 +193,13 @@ def test_no_marker_is_in_what_is_said(dialect):
         ]
     )
     events = parse(rendered, NOTE, dialect)
-    assert text_of(ReasoningPiece, events) == ("I think." if dialect.reasoning else "")
-    assert text_of(TextPiece, events).strip() == "I look."
+    assert text_of(core.ReasoningPiece, events) == ("I think." if dialect.reasoning else "")
+    assert text_of(core.TextPiece, events).strip() == "I look."
     name = CODE.get(dialect.name, "note")
-    assert [(event.name, event.arguments) for event in of(InvocationEnded, events)] == [
+    assert [(event.name, event.arguments) for event in of(core.InvocationEnded, events)] == [
         (name, {"text": text}) for text in (["one", "two"] if twice else ["one"])
     ]
-    assert not of(Note, events)
+    assert not of(core.Note, events)
 
 
 ALONE = {"auto", "bare_json", "json", "markdown_json", "thoughts_json", "xlam"}
@@ -227,7 +219,7 @@ def test_a_string_streams_as_it_arrives(dialect):
     for char in text[begin:-1]:
         events = parser.feed(char)
         assert [event.json for event in events] == [char]
-        assert isinstance(events[0], ArgumentsPiece)
+        assert isinstance(events[0], core.ArgumentsPiece)
 
 
 @table("dialect", sorted(ALONE))
@@ -235,9 +227,9 @@ def test_an_object_alone_is_told_when_it_is_closed(dialect):
     rendered = spelled(DIALECTS[dialect], "The quick brown fox.")
     closed = rendered.index('fox."}}') + len('fox."}}')
     parser = Parser(NOTE, dialect)
-    assert of(InvocationStarted, parser.feed(rendered[: closed - 1])) == []
+    assert of(core.InvocationStarted, parser.feed(rendered[: closed - 1])) == []
     told = parser.feed(rendered[closed - 1 : closed])
-    assert [call.arguments for call in of(InvocationEnded, told)] == [{"text": "The quick brown fox."}]
+    assert [call.arguments for call in of(core.InvocationEnded, told)] == [{"text": "The quick brown fox."}]
 
 
 @table("dialect", sorted(ALONE))
@@ -246,7 +238,7 @@ def test_a_call_that_is_longer_than_what_is_held_is_one_all_the_same(dialect):
     rendered = spelled(DIALECTS[dialect], text)
     parser = Parser(NOTE, dialect)
     events = [event for at in range(0, len(rendered), 999) for event in parser.feed(rendered[at : at + 999])]
-    assert [call.arguments for call in of(InvocationEnded, [*events, *parser.finish()])] == [{"text": text}]
+    assert [call.arguments for call in of(core.InvocationEnded, [*events, *parser.finish()])] == [{"text": text}]
 
 
 @every_dialect
@@ -254,7 +246,7 @@ def test_identifiers_are_unique_and_the_same_every_time(dialect):
     text = spelled(dialect, "one") + "\n" + spelled(dialect, "two")
     first, again = parse(text, NOTE, dialect), parse(text, NOTE, dialect)
     assert first == again
-    identifiers = [event.identifier for event in of(InvocationStarted, first)]
+    identifiers = [event.identifier for event in of(core.InvocationStarted, first)]
     assert len(set(identifiers)) == len(identifiers)
 
 
@@ -306,22 +298,22 @@ def test_a_candidate_is_held_back_to_a_bound(dialect):
 def test_an_answer_streams_as_it_arrives():
     parser = Parser(TOOLS, "action")
     parser.feed('{"action": {"answer": "')
-    assert parser.feed("It ") == [TextPiece("It ", (23, 26))]
+    assert parser.feed("It ") == [core.TextPiece("It ", (23, 26))]
 
 
 def test_after_finish_another_text_may_follow():
     parser = Parser(TOOLS)
     first = [*parser.feed('{"name":"get_time","arguments":{}}'), *parser.finish()]
     second = [*parser.feed('{"name":"get_time","arguments":{}}'), *parser.finish()]
-    assert [event.identifier for event in of(InvocationEnded, first + second)] == ["call_0_0", "call_0_1"]
-    assert of(InvocationEnded, second)[0].offsets == (34, 68)
+    assert [event.identifier for event in of(core.InvocationEnded, first + second)] == ["call_0_0", "call_0_1"]
+    assert of(core.InvocationEnded, second)[0].offsets == (34, 68)
 
 
 def test_auto_says_which_dialect_is_spoken():
     for name in ("hermes", "kimi_k2", "glm47", "mistral", "harmony", "pythonic", "functiongemma", "json"):
         parser = Parser(NOTE)
         assert parser.dialect.name == "auto"
-        parser.feed(render_call(DIALECTS[name], InvocationCanister("0", "note", {"text": "x"}), NOTE))
+        parser.feed(render_call(DIALECTS[name], core.InvocationCanister("0", "note", {"text": "x"}), NOTE))
         parser.feed("\n")
         assert parser.dialect.name == name
 
@@ -331,8 +323,8 @@ def test_a_repair_is_for_whole_calls_and_noted():
     for cut, why, wanted in ((len(text), "stop", {"text": "x"}), (len(text) - 20, "length", None)):
         parser = Parser(NOTE, "hermes", repair=lambda raw: json.loads(raw.replace("x}", '"x"}')))
         events = [*parser.feed(text[:cut]), *parser.finish(why)]
-        assert [event.arguments for event in of(InvocationEnded, events)] == ([wanted] if wanted else [])
-        assert [event.kind for event in of(Note, events)] == (["repaired"] if wanted else [])
+        assert [event.arguments for event in of(core.InvocationEnded, events)] == ([wanted] if wanted else [])
+        assert [event.kind for event in of(core.Note, events)] == (["repaired"] if wanted else [])
 
 
 def test_identifiers_of_a_conversation():
@@ -342,15 +334,15 @@ def test_identifiers_of_a_conversation():
         for each in ("functions.note:0", "functions.note:0", "note", "7")
     )
     alone = parse(text, NOTE, "kimi_k2")
-    assert [call.identifier for call in of(InvocationEnded, alone)] == [
+    assert [call.identifier for call in of(core.InvocationEnded, alone)] == [
         "functions.note:0",
         "call_0_1",
         "note",
         "7",
     ]
     told = parse(text, NOTE, "kimi_k2", identify=lambda index, name: f"turn-3-{name}-{index}")
-    assert [call.identifier for call in of(InvocationEnded, told)][1] == "turn-3-note-1"
-    assert len({call.identifier for call in of(InvocationEnded, told)}) == 4
+    assert [call.identifier for call in of(core.InvocationEnded, told)][1] == "turn-3-note-1"
+    assert len({call.identifier for call in of(core.InvocationEnded, told)}) == 4
 
 
 def test_a_dialect_is_found_by_its_name():

@@ -6,19 +6,7 @@ from contextlib import suppress
 import pytest
 from tests.tables import table
 
-from callboard import Agent, execute_invoker, tool
-from callboard.core import (
-    Allow,
-    ApprovalAnswered,
-    Deny,
-    InvocationCanister,
-    InvocationEnded,
-    Note,
-    ReplyEnded,
-    ResultCanister,
-    decode_event,
-    encode_line,
-)
+from callboard import Agent, core, execute_invoker, tool
 from callboard.errors import CallerError
 from callboard.execution import InvocationsProcessor, ask_approval
 from callboard.loop import AskApproval, Loop
@@ -96,11 +84,11 @@ def test_only_allow_runs_a_call(answer, is_async):
     target = Delete()
     events, result = run(target, answering(answer, is_async=is_async))
     assert target.deleted == []
-    (denied,) = [each for each in result.canisters if isinstance(each, ResultCanister)]
+    (denied,) = [each for each in result.canisters if isinstance(each, core.ResultCanister)]
     assert denied.error is not None
     assert denied.error.category == "permission"
     assert denied.error.message.startswith("delete may not run: the approval answered ")
-    (alert,) = [each for each in events if isinstance(each, Note)]
+    (alert,) = [each for each in events if isinstance(each, core.Note)]
     assert alert.kind == "alert"
     assert alert.text.startswith("delete was denied: the approval answered ")
 
@@ -111,28 +99,28 @@ def test_a_person_says_yes_or_no(answer, deleted, is_async):
     target = Delete()
     events, result = run(target, answering(answer, is_async=is_async))
     assert target.deleted == deleted
-    assert not any(isinstance(each, Note) for each in events)
+    assert not any(isinstance(each, core.Note) for each in events)
     text = "deleted" if deleted else "Error: delete may not run: the answer was no"
-    assert [each.text for each in result.canisters if isinstance(each, ResultCanister)] == [text]
+    assert [each.text for each in result.canisters if isinstance(each, core.ResultCanister)] == [text]
 
 
 def result_texts(result):
     """What the model reads of its calls."""
-    return [each.text for each in result.canisters if isinstance(each, ResultCanister)]
+    return [each.text for each in result.canisters if isinstance(each, core.ResultCanister)]
 
 
 @table("is_async", [False, True])
 def test_the_model_reads_why_a_person_denied_its_call(is_async):
     target = Delete()
-    events, result = run(target, answering(Deny("a is still needed"), is_async=is_async))
+    events, result = run(target, answering(core.Deny("a is still needed"), is_async=is_async))
     assert target.deleted == []
     assert result_texts(result) == ["Error: delete may not run: a is still needed"]
-    assert not any(isinstance(each, Note) for each in events)
-    (answered,) = [each for each in events if isinstance(each, ApprovalAnswered)]
+    assert not any(isinstance(each, core.Note) for each in events)
+    (answered,) = [each for each in events if isinstance(each, core.ApprovalAnswered)]
     assert (answered.verdict, answered.why) == ("deny", "a is still needed")
 
 
-@table("answer", [Allow(), Allow({"path": "a"})])
+@table("answer", [core.Allow(), core.Allow({"path": "a"})])
 def test_a_call_that_is_allowed_as_it_stands_is_not_marked(answer):
     target = Delete()
     assert result_texts(run(target, answering(answer, is_async=True))[1]) == ["deleted"]
@@ -148,30 +136,30 @@ def test_a_person_edits_the_arguments_and_the_model_reads_it(is_async):
         edited["path"] = "too late"
         assert invocation.raw == '{"path":"b"}'
 
-    events, result = run(target, answering(Allow(edited), is_async=is_async), before_call=before)
+    events, result = run(target, answering(core.Allow(edited), is_async=is_async), before_call=before)
     assert target.deleted == ["b"]
     assert result.canisters[1].arguments == {"path": "a"}
     assert result_texts(result) == ['The arguments of this call were edited before it ran: {"path":"b"}\ndeleted']
-    (answered,) = [each for each in events if isinstance(each, ApprovalAnswered)]
-    assert decode_event(encode_line(answered)) == answered
+    (answered,) = [each for each in events if isinstance(each, core.ApprovalAnswered)]
+    assert core.decode_event(core.encode_line(answered)) == answered
     assert answered.arguments == {"path": "b"}
 
 
 @table(
     ("answer", "why"),
     [
-        (Allow({"pth": "b"}), "the arguments of delete were edited, and do not fit: ArgValidationError"),
+        (core.Allow({"pth": "b"}), "the arguments of delete were edited, and do not fit: ArgValidationError"),
         (
-            Allow({"path": "secret"}),
+            core.Allow({"path": "secret"}),
             "delete may not run: its arguments were edited, and the rule 'delete(secret)' says",
         ),
-        (Allow("b"), "delete may not run: the edited arguments are 'b', not a mapping"),
-        (Allow([("path", "b")]), "delete may not run: the edited arguments are a list, not a mapping"),
-        (Allow({"path": object()}), "delete may not run: the edited arguments are no JSON"),
-        (Allow({1: {2}, "path": float}), "delete may not run: the edited arguments are no JSON"),
-        (Allow, "delete may not run: the approval answered a"),
-        (Deny(3), "delete may not run: the approval answered a Deny"),
-        (type("Allow", (Allow,), {})(), "delete may not run: the approval answered a Allow"),
+        (core.Allow("b"), "delete may not run: the edited arguments are 'b', not a mapping"),
+        (core.Allow([("path", "b")]), "delete may not run: the edited arguments are a list, not a mapping"),
+        (core.Allow({"path": object()}), "delete may not run: the edited arguments are no JSON"),
+        (core.Allow({1: {2}, "path": float}), "delete may not run: the edited arguments are no JSON"),
+        (core.Allow, "delete may not run: the approval answered a"),
+        (core.Deny(3), "delete may not run: the approval answered a Deny"),
+        (type("Allow", (core.Allow,), {})(), "delete may not run: the approval answered a Allow"),
     ],
     ids=lambda each: str(each)[:30],
 )
@@ -187,14 +175,14 @@ def test_edited_arguments_that_cannot_be_run_nothing(answer, why):
 
 def test_arguments_whose_result_comes_from_outside_are_not_edited():
     invoker = Delete().invoker.replace(deferred=True)
-    agent = Agent(ScriptedModel([CALL, "Done."]), [invoker], approve=lambda *_: Allow({"path": "b"}))
+    agent = Agent(ScriptedModel([CALL, "Done."]), [invoker], approve=lambda *_: core.Allow({"path": "b"}))
     assert "cannot be edited" in result_texts(agent.run_sync("?"))[0]
 
 
 def test_an_edited_call_is_not_the_call_that_the_model_made():
     target = Delete()
     model = ScriptedModel([CALL, CALL, "Done."])
-    answers = [Allow({"path": "b"}), "allow"]
+    answers = [core.Allow({"path": "b"}), "allow"]
     Agent(model, [target.tool], approve=lambda *_: answers.pop(0)).run_sync("?")
     assert target.deleted == ["b", "a"]
 
@@ -210,9 +198,9 @@ def test_an_answer_about_one_call_is_none_about_another_of_the_same_identifier()
     _, result = run(target, approve, call=calls)
     assert asked == ["a", "b", "c"]
     assert target.deleted == ["a"]
-    called = [each.identifier for each in result.canisters if isinstance(each, InvocationCanister)]
+    called = [each.identifier for each in result.canisters if isinstance(each, core.InvocationCanister)]
     assert len({*called}) == len(called)
-    assert [each.invocation_id for each in result.canisters if isinstance(each, ResultCanister)] == called
+    assert [each.invocation_id for each in result.canisters if isinstance(each, core.ResultCanister)] == called
 
 
 def test_an_approval_that_raises_denies_the_call():
@@ -224,7 +212,7 @@ def test_an_approval_that_raises_denies_the_call():
     events, result = run(target, approve)
     assert target.deleted == []
     assert result.state == "completed"
-    (alert,) = [each for each in events if isinstance(each, Note)]
+    (alert,) = [each for each in events if isinstance(each, core.Note)]
     assert alert.text.startswith("delete was denied: the approval failed: ConnectionError: nobody there")
     assert len(alert.text) < 200
 
@@ -233,7 +221,7 @@ def test_where_nobody_can_be_asked_the_answer_is_no():
     target = Delete()
     events, _ = run(target, None)
     assert target.deleted == []
-    assert Note("alert", "delete was denied: nobody can be asked") in events
+    assert core.Note("alert", "delete was denied: nobody can be asked") in events
 
 
 async def test_a_question_that_is_cancelled_ends_the_run():
@@ -254,7 +242,7 @@ async def test_a_question_that_is_cancelled_ends_the_run():
     assert target.deleted == []
 
 
-@table("returned", [lambda call: "allow", lambda call: Allow(), lambda call: Allow(call.arguments)])
+@table("returned", [lambda call: "allow", lambda call: core.Allow(), lambda call: core.Allow(call.arguments)])
 def test_an_approval_that_changes_the_call_passes_no_rule(returned):
     def approve(invocation, _why):
         invocation.arguments["path"] = "secret"
@@ -271,7 +259,7 @@ def test_an_approval_that_changes_the_call_passes_no_rule(returned):
     assert given == {"path": "a"}
 
 
-@table("answer", ["allow", True, Allow(), Allow({"path": "b"})])
+@table("answer", ["allow", True, core.Allow(), core.Allow({"path": "b"})])
 async def test_an_answer_after_the_wait_was_cancelled_allows_nothing(answer):
     target = Delete()
 
@@ -310,20 +298,20 @@ def test_an_approval_that_handles_a_timeout_of_its_own_may_answer():
 
 @table("verdict", ["", "Allow", "yes", None, True, 1])
 def test_the_loop_itself_lets_nothing_run_but_what_is_allowed(verdict):
-    invocation = InvocationCanister("c1", "delete", {"path": "a"}, "")
+    invocation = core.InvocationCanister("c1", "delete", {"path": "a"}, "")
     loop = Loop([], {"delete": Delete().invoker})
     loop.start(None)
-    loop.feed(InvocationEnded(0, "c1", "delete", {"path": "a"}, ""), None)
-    (question,) = loop.feed(ReplyEnded("invocations"), None)
+    loop.feed(core.InvocationEnded(0, "c1", "delete", {"path": "a"}, ""), None)
+    (question,) = loop.feed(core.ReplyEnded("invocations"), None)
     assert isinstance(question, AskApproval)
-    (execute,) = loop.feed(ApprovalAnswered(invocation, verdict), None)
+    (execute,) = loop.feed(core.ApprovalAnswered(invocation, verdict), None)
     assert "c1" in execute.answered
 
 
 def test_an_answer_for_a_call_that_was_not_asked_about_runs_nothing():
-    invocation = InvocationCanister("c1", "delete", {"path": "a"}, "")
+    invocation = core.InvocationCanister("c1", "delete", {"path": "a"}, "")
     loop = Loop([], {"delete": Delete().invoker})
-    assert loop.feed(ApprovalAnswered(invocation, "allow"), None) == []
+    assert loop.feed(core.ApprovalAnswered(invocation, "allow"), None) == []
 
 
 @table("permission", ["denny", "Deny", "", "allow ", None, True])
@@ -365,9 +353,12 @@ def test_a_policy_whose_answer_equals_everything_denies(permission):
         (answering("deny", is_async=False), "Error: delete may not run: the answer was no"),
         (answering("no", is_async=True), "Error: delete may not run: the approval answered 'no', which is neither"),
         (answering("defer", is_async=True), "Error: delete may not run: the answer was defer, and nothing waits for"),
-        (answering(Deny("not today"), is_async=True), "Error: delete may not run: not today"),
-        (answering(Allow({"pth": "b"}), is_async=True), "Error: the arguments of delete were edited, and do not fit"),
-        (answering(Allow({"path": "a"}), is_async=True), "deleted"),
+        (answering(core.Deny("not today"), is_async=True), "Error: delete may not run: not today"),
+        (
+            answering(core.Allow({"pth": "b"}), is_async=True),
+            "Error: the arguments of delete were edited, and do not fit",
+        ),
+        (answering(core.Allow({"path": "a"}), is_async=True), "deleted"),
         (answering(True, is_async=True), "deleted"),
     ],
 )
@@ -385,10 +376,10 @@ def test_execute_invoker_and_the_processor_ask_or_refuse(approve, text):
 
 def test_execute_invoker_and_the_processor_run_edited_arguments():
     target = Delete()
-    approve = answering(Allow({"path": "b"}), is_async=False)
+    approve = answering(core.Allow({"path": "b"}), is_async=False)
     text = 'The arguments of this call were edited before it ran: {"path":"b"}\ndeleted'
     assert asyncio.run(execute_invoker(target.invoker, {"path": "a"}, approve=approve)).text == text
-    called = InvocationCanister("c1", "delete", {"path": "a"}, "")
+    called = core.InvocationCanister("c1", "delete", {"path": "a"}, "")
     (result,) = asyncio.run(InvocationsProcessor(approve=approve).execute_invocations([called], [target.ensemble]))
     assert result.text == text
     assert target.deleted == ["b", "b"]
@@ -397,7 +388,7 @@ def test_execute_invoker_and_the_processor_run_edited_arguments():
 def test_the_processor_follows_a_policy():
     target = Delete()
     processor = InvocationsProcessor(policy=Policy([("delete", "deny")]), approve=answering("allow", is_async=True))
-    called = InvocationCanister("c1", "delete", {"path": "a"}, "")
+    called = core.InvocationCanister("c1", "delete", {"path": "a"}, "")
     (result,) = asyncio.run(processor.execute_invocations([called], [target.ensemble]))
     assert result.text == "Error: delete may not run: the rule 'delete' says deny"
     assert target.deleted == []
@@ -419,7 +410,7 @@ def test_a_call_is_validated_before_it_waits():
     book = Invoker("book", elsewhere, schema, deferred=True)
     model = ScriptedModel([Call("book", {"room": "the big one"}), Call("book", {"room": 7})])
     result = Agent(model, [book]).run_sync("Book.")
-    assert [each.text for each in result.canisters if isinstance(each, ResultCanister)] == [
+    assert [each.text for each in result.canisters if isinstance(each, core.ResultCanister)] == [
         "Error: ArgValidationError: room\n  Input should be a valid integer"
     ]
     assert result.state == "pending"
@@ -428,7 +419,7 @@ def test_a_call_is_validated_before_it_waits():
 
 def test_a_long_answer_is_cut():
     answer = asyncio.run(
-        ask_approval(answering("no" * 10_000, is_async=True), InvocationCanister("c1", "x", {}, ""), "")
+        ask_approval(answering("no" * 10_000, is_async=True), core.InvocationCanister("c1", "x", {}, ""), "")
     )
     assert len(answer.why) < 200
 

@@ -16,20 +16,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.tables import table
 
-from callboard.core import (
-    FileContent,
-    PictureContent,
-    ResultCanister,
-    TextualContent,
-    decode_canister,
-    encode_line,
-)
+from callboard import core
 from callboard.errors import CallerError
 from callboard.execution import make_result
 from callboard.execution.result_content import MAX_TEXT
 
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(8)
-PICTURE = PictureContent(PNG, "image/png")
+PICTURE = core.PictureContent(PNG, "image/png")
 
 
 @dataclass
@@ -116,7 +109,9 @@ SEEN = datetime(2026, 1, 1, tzinfo=UTC)
     ],
 )
 def test_values_as_text(value, text):
-    assert make_result("call_1", value) == ResultCanister(invocation_id="call_1", content=text or TextualContent(""))
+    assert make_result("call_1", value) == core.ResultCanister(
+        invocation_id="call_1", content=text or core.TextualContent("")
+    )
 
 
 @table(
@@ -125,20 +120,20 @@ def test_values_as_text(value, text):
         (PNG, (PICTURE,)),
         (bytearray(PNG), (PICTURE,)),
         (memoryview(PNG), (PICTURE,)),
-        (b"\xff\xd8\xff\xe0", (PictureContent(b"\xff\xd8\xff\xe0", "image/jpeg"),)),
-        (b"GIF89a", (PictureContent(b"GIF89a", "image/gif"),)),
-        (b"RIFF\0\0\0\0WEBP", (PictureContent(b"RIFF\0\0\0\0WEBP", "image/webp"),)),
-        (b"RIFF\0\0\0\0WAVE", (FileContent(b"RIFF\0\0\0\0WAVE"),)),
-        (b"%PDF-1.7", (FileContent(b"%PDF-1.7"),)),
-        (b"", (FileContent(b""),)),
+        (b"\xff\xd8\xff\xe0", (core.PictureContent(b"\xff\xd8\xff\xe0", "image/jpeg"),)),
+        (b"GIF89a", (core.PictureContent(b"GIF89a", "image/gif"),)),
+        (b"RIFF\0\0\0\0WEBP", (core.PictureContent(b"RIFF\0\0\0\0WEBP", "image/webp"),)),
+        (b"RIFF\0\0\0\0WAVE", (core.FileContent(b"RIFF\0\0\0\0WAVE"),)),
+        (b"%PDF-1.7", (core.FileContent(b"%PDF-1.7"),)),
+        (b"", (core.FileContent(b""),)),
         (PICTURE, (PICTURE,)),
-        (TextualContent("<b>", "text/html"), (TextualContent("<b>", "text/html"),)),
-        ([TextualContent("a map:"), PICTURE], (TextualContent("a map:"), PICTURE)),
-        ((PICTURE, FileContent(b"x", name="x.bin")), (PICTURE, FileContent(b"x", name="x.bin"))),
+        (core.TextualContent("<b>", "text/html"), (core.TextualContent("<b>", "text/html"),)),
+        ([core.TextualContent("a map:"), PICTURE], (core.TextualContent("a map:"), PICTURE)),
+        ((PICTURE, core.FileContent(b"x", name="x.bin")), (PICTURE, core.FileContent(b"x", name="x.bin"))),
     ],
 )
 def test_pictures_and_bytes_keep_their_type(value, content):
-    assert make_result("call_1", value) == ResultCanister(invocation_id="call_1", content=content)
+    assert make_result("call_1", value) == core.ResultCanister(invocation_id="call_1", content=content)
 
 
 def test_a_picture_among_other_values_is_json():
@@ -152,7 +147,7 @@ def test_a_picture_among_other_values_is_json():
         pytest.param("x" * 1_000_000, id="ASCII"),
         pytest.param("ö" * 1_000_000, id="text"),
         pytest.param([0] * 1_000_000, id="JSON"),
-        pytest.param(TextualContent("x" * 1_000_000), id="content"),
+        pytest.param(core.TextualContent("x" * 1_000_000), id="content"),
     ],
 )
 def test_text_is_cut_and_says_so(value):
@@ -163,7 +158,7 @@ def test_text_is_cut_and_says_so(value):
 
 
 def test_each_of_several_texts_is_cut():
-    result = make_result("call_1", [TextualContent("x" * 1_000_000, "text/html"), PICTURE])
+    result = make_result("call_1", [core.TextualContent("x" * 1_000_000, "text/html"), PICTURE])
     assert result.content[0].text.endswith(f"[cut: {MAX_TEXT} of 1000000 characters]")
     assert (result.content[0].mime_type, result.content[1]) == ("text/html", PICTURE)
 
@@ -186,7 +181,7 @@ JSON_VALUES = st.recursive(
 @given(JSON_VALUES | st.binary())
 def test_whatever_a_tool_returns_can_be_kept_and_sent(value):
     result = make_result("call_1", value)
-    assert decode_canister(encode_line(result)) == result
+    assert core.decode_canister(core.encode_line(result)) == result
 
 
 @table(
@@ -219,12 +214,12 @@ def test_a_text_may_speak_of_addresses():
 
 
 def test_pictures_and_files_among_texts_are_contents():
-    result = make_result("1", ["Before:", PNG, PICTURE, "After:", b"x", FileContent(b"y", "text/csv")])
+    result = make_result("1", ["Before:", PNG, PICTURE, "After:", b"x", core.FileContent(b"y", "text/csv")])
     assert result.content == (
-        TextualContent("Before:"),
+        core.TextualContent("Before:"),
         PICTURE,
         PICTURE,
-        TextualContent("After:"),
-        FileContent(b"x"),
-        FileContent(b"y", "text/csv"),
+        core.TextualContent("After:"),
+        core.FileContent(b"x"),
+        core.FileContent(b"y", "text/csv"),
     )

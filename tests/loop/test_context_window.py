@@ -9,17 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.tables import table
 
-from callboard.core import (
-    AssistantCanister,
-    InvocationCanister,
-    PictureContent,
-    ResultCanister,
-    SupervisorCanister,
-    TextualContent,
-    Usage,
-    UserCanister,
-    error_result,
-)
+from callboard import core
 from callboard.errors import CallerError
 from callboard.loop import ContextWindow
 from callboard.loop.shorten import PICTURE, cut_to, share_room, size_of
@@ -45,7 +35,7 @@ def search(pattern: str) -> str:
 
 
 ROSTER = InvokerRegistry([Ensemble("local", [read, write, search])])
-BEGUN = (SupervisorCanister("Be good."), UserCanister("Mend it."))
+BEGUN = (core.SupervisorCanister("Be good."), core.UserCanister("Mend it."))
 
 
 class Told:
@@ -58,15 +48,15 @@ class Told:
     def round(self, *calls, said="", size=1000, failed=False):
         self.rounds += 1
         if said:
-            self.canisters.append(AssistantCanister(said))
-        made = [InvocationCanister(f"c{self.rounds}_{at}", name, given) for at, (name, given) in enumerate(calls)]
+            self.canisters.append(core.AssistantCanister(said))
+        made = [core.InvocationCanister(f"c{self.rounds}_{at}", name, given) for at, (name, given) in enumerate(calls)]
         self.canisters += made
         for each in made:
             text = f"result {self.rounds} " + "x" * size
             self.canisters.append(
-                error_result(each.identifier, "execution", text)
+                core.error_result(each.identifier, "execution", text)
                 if failed
-                else ResultCanister(invocation_id=each.identifier, content=text)
+                else core.ResultCanister(invocation_id=each.identifier, content=text)
             )
         return self
 
@@ -76,16 +66,18 @@ def history(limit=2000, **options):
 
 
 def texts(canisters):
-    return [each.text for each in canisters if isinstance(each, ResultCanister)]
+    return [each.text for each in canisters if isinstance(each, core.ResultCanister)]
 
 
 def stubs(canisters):
-    return [each.text if each.text.startswith("[") else "" for each in canisters if isinstance(each, ResultCanister)]
+    return [
+        each.text if each.text.startswith("[") else "" for each in canisters if isinstance(each, core.ResultCanister)
+    ]
 
 
 def assert_paired(canisters):
-    called = [each.identifier for each in canisters if isinstance(each, InvocationCanister)]
-    assert [each.invocation_id for each in canisters if isinstance(each, ResultCanister)] == called
+    called = [each.identifier for each in canisters if isinstance(each, core.InvocationCanister)]
+    assert [each.invocation_id for each in canisters if isinstance(each, core.ResultCanister)] == called
 
 
 def weight(canisters):
@@ -184,7 +176,7 @@ def test_the_oldest_rounds_are_told_in_short():
     assert told.canisters == before
     assert_paired(shown)
     assert shown[0] == BEGUN[0]
-    assert shown[1].content[0] == TextualContent("Mend it.")
+    assert shown[1].content[0] == core.TextualContent("Mend it.")
     summary = shown[1].content[1].text
     lines = summary.splitlines()
     assert lines[0] == "Rounds 1 to 8 of the work so far, in short; they are not shown any more."
@@ -223,23 +215,23 @@ def test_what_was_replaced_stays_replaced():
 
 def test_what_the_user_said_last_is_told_whole():
     told = long(4)
-    told.canisters.append(UserCanister("And then do this: " + "y" * 500))
+    told.canisters.append(core.UserCanister("And then do this: " + "y" * 500))
     for number in range(12):
         told.round(("search", {"pattern": str(number)}))
     shown = history(limit=2000).show(told.canisters)
     summary = shown[1].content[1].text
     assert summary.endswith("In these rounds the user said last:\nAnd then do this: " + "y" * 500)
-    assert sum(isinstance(each, UserCanister) for each in shown) == 1
-    told.canisters.append(UserCanister("Go on."))
-    assert history(limit=2000).show(told.canisters)[-1] == UserCanister("Go on.")
+    assert sum(isinstance(each, core.UserCanister) for each in shown) == 1
+    told.canisters.append(core.UserCanister("Go on."))
+    assert history(limit=2000).show(told.canisters)[-1] == core.UserCanister("Go on.")
 
 
 def test_a_conversation_without_a_task_gets_a_summary_of_its_own():
-    told = Told(SupervisorCanister("Be good."))
+    told = Told(core.SupervisorCanister("Be good."))
     for number in range(12):
         told.round(("search", {"pattern": str(number)}))
     shown = history(limit=2000).show(told.canisters)
-    assert [type(each) for each in shown[:2]] == [SupervisorCanister, UserCanister]
+    assert [type(each) for each in shown[:2]] == [core.SupervisorCanister, core.UserCanister]
     assert shown[1].text.startswith("Rounds 1 to ")
 
 
@@ -272,7 +264,7 @@ def test_of_several_the_large_ones_are_cut():
 def test_another_conversation_begins_anew():
     view = history(limit=2000)
     view.show(long().canisters)
-    other = Told(UserCanister("Else.")).round(READ)
+    other = Told(core.UserCanister("Else.")).round(READ)
     assert view.show(other.canisters) == tuple(other.canisters)
     shorter = long(2).canisters
     assert view.show(shorter[:5]) == tuple(shorter[:5])
@@ -285,7 +277,7 @@ def test_a_conversation_that_is_read_again_is_shown_the_same():
     shown = view.show(told.canisters)
     assert history(limit=8000).show([*told.canisters]) == shown
     # An agent makes the supervisor's canister anew for each run.
-    again = [SupervisorCanister("Be good."), *told.canisters[1:]]
+    again = [core.SupervisorCanister("Be good."), *told.canisters[1:]]
     assert view.show(again) == shown
 
 
@@ -294,24 +286,24 @@ def test_a_conversation_that_is_read_again_is_shown_the_same():
 
 def test_without_a_count_four_characters_are_a_token():
     view = history()
-    view.show([UserCanister("x" * 400)])
+    view.show([core.UserCanister("x" * 400)])
     assert view.tokens == 104
 
 
 def test_what_a_backend_counts_goes_before():
     view, told = history(limit=100_000), Told()
     view.show(told.canisters)
-    view.count(Usage(input=3000))
+    view.count(core.Usage(input=3000))
     assert view.tokens == 3000  # the tools are in it
     told.round(READ, size=6000)
     view.show(told.canisters)
-    view.count(Usage(input=3000))
-    view.count(Usage(input=6000))  # told with every piece, the last one counts
+    view.count(core.Usage(input=3000))
+    view.count(core.Usage(input=6000))  # told with every piece, the last one counts
     assert view.tokens == 6000
     told.round(READ, size=5940)
     view.show(told.canisters)
     assert view.tokens == pytest.approx(9000, abs=40)  # two characters a token
-    view.count(Usage(output=7))
+    view.count(core.Usage(output=7))
     assert view.tokens == pytest.approx(9000, abs=40)
 
 
@@ -319,7 +311,7 @@ def test_what_is_counted_decides_when_it_is_made_shorter():
     told = long(4)
     view = history(limit=8000)
     assert view.show(told.canisters) == tuple(told.canisters)
-    view.count(Usage(input=7000))
+    view.count(core.Usage(input=7000))
     assert view.show(told.canisters) != tuple(told.canisters)
 
 
@@ -327,7 +319,7 @@ def test_tools_alone_may_be_too_large():
     told = long(4)
     view = history(limit=2000)
     view.show(told.canisters)
-    view.count(Usage(input=900_000))
+    view.count(core.Usage(input=900_000))
     assert_paired(view.show(told.canisters))
 
 
@@ -384,7 +376,7 @@ def test_it_ends_below_the_limit_with_every_call_paired(rounds, keep, asked, tog
     for number, (calls, size, failed, said) in enumerate(rounds):
         told.round(*calls, said=said, size=size, failed=failed)
         if not calls:
-            told.canisters.append(UserCanister("Go on."))
+            told.canisters.append(core.UserCanister("Go on."))
         if asked[number % len(asked)] and not together:
             before = [*told.canisters]
             shown = view.show(told.canisters)
@@ -436,12 +428,12 @@ def test_each_has_room(sizes, room):
 @table(
     "canister",
     [
-        ResultCanister(invocation_id="a", content="x" * 5000),
-        ResultCanister(invocation_id="a", content=(TextualContent("x" * 5000), PictureContent(b"1"))),
-        AssistantCanister("y" * 5000),
-        InvocationCanister("a", "write", {"text": "z" * 4000, "more": "n" * 900, "line": 3}),
-        InvocationCanister("a", "write", {"text": "\x01\n" * 2000}),
-        InvocationCanister("a", "write", None, "z" * 5000),
+        core.ResultCanister(invocation_id="a", content="x" * 5000),
+        core.ResultCanister(invocation_id="a", content=(core.TextualContent("x" * 5000), core.PictureContent(b"1"))),
+        core.AssistantCanister("y" * 5000),
+        core.InvocationCanister("a", "write", {"text": "z" * 4000, "more": "n" * 900, "line": 3}),
+        core.InvocationCanister("a", "write", {"text": "\x01\n" * 2000}),
+        core.InvocationCanister("a", "write", None, "z" * 5000),
     ],
 )
 def test_what_is_cut_is_about_as_large_as_it_may_be(canister, most):
@@ -453,4 +445,6 @@ def test_what_is_cut_is_about_as_large_as_it_may_be(canister, most):
 
 
 def test_a_picture_counts_as_some_text():
-    assert size_of(ResultCanister(invocation_id="a", content=(PictureContent(b"x" * 100_000),))) == PICTURE + 16
+    assert (
+        size_of(core.ResultCanister(invocation_id="a", content=(core.PictureContent(b"x" * 100_000),))) == PICTURE + 16
+    )

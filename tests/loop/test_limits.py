@@ -3,16 +3,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from tests.tables import table
 
-from callboard.core import (
-    InvocationEnded,
-    ReplyEnded,
-    ResultCanister,
-    ResultReady,
-    TextPiece,
-    Usage,
-    UserCanister,
-    error_result,
-)
+from callboard import core
 from callboard.errors import CallerError
 from callboard.loop import CallModel, CheckOutput, Finish, Limits, Loop, LoopRules
 from callboard.loop.limits import Budget
@@ -40,7 +31,7 @@ class Driven:
         self.now = now
         self.check = check
         self.loop = Loop(
-            [UserCanister("Go.")],
+            [core.UserCanister("Go.")],
             ROSTER,
             rules=LoopRules(checks_output=check is not None, **rules),
             limits=limits,
@@ -51,21 +42,21 @@ class Driven:
     def round(self, *, error=False):
         """A reply with one call, and its result."""
         self.turn += 1
-        call = InvocationEnded(0, f"c{self.turn}", "search", {"query": str(self.turn)}, "")
-        for event in (call, Usage(10, 5), ReplyEnded("invocations")):
+        call = core.InvocationEnded(0, f"c{self.turn}", "search", {"query": str(self.turn)}, "")
+        for event in (call, core.Usage(10, 5), core.ReplyEnded("invocations")):
             actions = self.loop.feed(event, self.now)
         if actions and isinstance(actions[0], Finish):
             return actions[0]
         result = (
-            error_result(call.identifier, "execution", "no")
+            core.error_result(call.identifier, "execution", "no")
             if error
-            else ResultCanister(invocation_id=call.identifier, content="yes")
+            else core.ResultCanister(invocation_id=call.identifier, content="yes")
         )
-        (action,) = self.loop.feed(ResultReady(result), self.now)
+        (action,) = self.loop.feed(core.ResultReady(result), self.now)
         return action
 
     def answer(self, text="So."):
-        (action,) = [a for e in (TextPiece(text), ReplyEnded("stop")) for a in self.loop.feed(e, self.now)]
+        (action,) = [a for e in (core.TextPiece(text), core.ReplyEnded("stop")) for a in self.loop.feed(e, self.now)]
         if isinstance(action, CheckOutput):
             (action,) = self.loop.answer_check(self.check(action.text), self.now)
         return action
@@ -128,23 +119,23 @@ def budget_after(usages, prices, *, limit=1.0):
 
 def test_an_unknown_cost_is_none_and_nothing_more_is_asked_under_a_budget():
     prices = Prices(input=1, output=1)
-    for usages, pricing in (([Usage(1, 1)], Unlisted()), ([Usage(1, 1), Usage()], prices)):
+    for usages, pricing in (([core.Usage(1, 1)], Unlisted()), ([core.Usage(1, 1), core.Usage()], prices)):
         budget = budget_after(usages, pricing)
         assert budget.cost is None
         assert budget.exhaustion_reason() == "the cost is not known any more, and there is a budget of $1"
 
 
 def test_tokens_that_nobody_counted_are_free_where_all_are():
-    assert budget_after([Usage()], Prices(input=0, output=0)).cost == 0.0
+    assert budget_after([core.Usage()], Prices(input=0, output=0)).cost == 0.0
     row = FallbackPrices((("dear", Prices(input=1, output=1)), ("free", Prices(input=0, output=0))))
-    assert budget_after([Usage(model="free")], row).cost == 0.0
-    assert budget_after([Usage(model="dear")], row).cost is None
+    assert budget_after([core.Usage(model="free")], row).cost == 0.0
+    assert budget_after([core.Usage(model="dear")], row).cost is None
 
 
 def test_an_unknown_cost_of_an_inner_run_makes_that_of_the_outer_one_unknown():
     outer = Budget(Limits(), Prices(input=1, output=1))
-    Budget(Limits(), Unlisted(), outer).add(Usage(1, 1), Unlisted(), NOW)
-    assert (outer.cost, outer.usage, outer.is_bounded) == (None, Usage(1, 1), False)
+    Budget(Limits(), Unlisted(), outer).add(core.Usage(1, 1), Unlisted(), NOW)
+    assert (outer.cost, outer.usage, outer.is_bounded) == (None, core.Usage(1, 1), False)
 
 
 @table("bound", [{"rounds": -1}, {"cost": -1.0}, {"seconds": 0}])
@@ -155,18 +146,23 @@ def test_a_limit_is_above_zero(bound):
 
 def test_a_deferred_call_ends_the_run_until_its_result_comes():
     run = Driven()
-    calls = [InvocationEnded(0, "a", "later", {}, "{}"), InvocationEnded(1, "b", "search", {"query": "x"}, "")]
-    (execute,) = [a for e in (*calls, ReplyEnded("invocations")) for a in run.loop.feed(e, NOW)]
+    calls = [
+        core.InvocationEnded(0, "a", "later", {}, "{}"),
+        core.InvocationEnded(1, "b", "search", {"query": "x"}, ""),
+    ]
+    (execute,) = [a for e in (*calls, core.ReplyEnded("invocations")) for a in run.loop.feed(e, NOW)]
     assert [each.identifier for each in execute.invocations] == ["b"]
-    (finish,) = run.loop.feed(ResultReady(ResultCanister(invocation_id="b", content="y")), NOW)
+    (finish,) = run.loop.feed(core.ResultReady(core.ResultCanister(invocation_id="b", content="y")), NOW)
     assert (finish.state, [each.identifier for each in run.loop.pending]) == ("pending", ["a"])
-    assert [each.invocation_id for each in run.loop.transcript if isinstance(each, ResultCanister)] == ["b"]
+    assert [each.invocation_id for each in run.loop.transcript if isinstance(each, core.ResultCanister)] == ["b"]
 
 
 def test_a_run_of_deferred_calls_only_ends_at_once():
     run = Driven(policy=Policy())
     (finish,) = [
-        a for e in (InvocationEnded(0, "a", "later", {}, "{}"), ReplyEnded("stop")) for a in run.loop.feed(e, NOW)
+        a
+        for e in (core.InvocationEnded(0, "a", "later", {}, "{}"), core.ReplyEnded("stop"))
+        for a in run.loop.feed(e, NOW)
     ]
     assert finish.state == "pending"
 
@@ -174,7 +170,7 @@ def test_a_run_of_deferred_calls_only_ends_at_once():
 def test_a_refused_finish_is_told_and_a_second_one_ends_the_run():
     run = Driven(check=lambda said: "" if said == "right" else f"{said} is not right")
     assert isinstance(run.answer("wrong"), CallModel)
-    assert run.loop.transcript[-1] == UserCanister("wrong is not right")
+    assert run.loop.transcript[-1] == core.UserCanister("wrong is not right")
     assert run.answer("again") == Finish("incomplete", "again", "again is not right")
 
     other = Driven(check=lambda said: "" if said == "right" else "no")

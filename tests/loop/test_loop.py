@@ -6,23 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.tables import table
 
-from callboard.core import (
-    ApprovalAnswered,
-    AssistantCanister,
-    InvocationCanister,
-    InvocationEnded,
-    InvocationIncomplete,
-    InvocationStarted,
-    ReasoningPiece,
-    ReplyEnded,
-    ReplyFailed,
-    ResultCanister,
-    ResultReady,
-    TextPiece,
-    Usage,
-    UserCanister,
-    error_result,
-)
+from callboard import core
 from callboard.loop import AskApproval, CallModel, Execute, Finish, Limits, Loop, LoopRules
 from callboard.loop.loop import _NEXT
 from callboard.tools import Ensemble, InvokerRegistry, Policy, tool
@@ -49,15 +33,15 @@ class Driven:
     """A loop and what it last wanted."""
 
     def __init__(self, *, limits=None, **rules):
-        self.loop = Loop([UserCanister("Go.")], ROSTER, rules=LoopRules(**rules), limits=limits)
+        self.loop = Loop([core.UserCanister("Go.")], ROSTER, rules=LoopRules(**rules), limits=limits)
         self.actions = self.loop.start(NOW)
 
     def reply(self, *events, reason="stop"):
-        self.actions = [out for e in (*events, ReplyEnded(reason)) for out in self.loop.feed(e, NOW)]
+        self.actions = [out for e in (*events, core.ReplyEnded(reason)) for out in self.loop.feed(e, NOW)]
         return self.actions
 
     def results(self, *results):
-        self.actions = [out for result in results for out in self.loop.feed(ResultReady(result), NOW)]
+        self.actions = [out for result in results for out in self.loop.feed(core.ResultReady(result), NOW)]
         return self.actions
 
     @property
@@ -68,37 +52,37 @@ class Driven:
 def call(index=0, name="search", arguments=None, identifier=None):
     arguments = {"query": "x"} if arguments is None else arguments
     identifier = identifier or f"c{index}"
-    return InvocationEnded(index, identifier, name, arguments, "")
+    return core.InvocationEnded(index, identifier, name, arguments, "")
 
 
 def result(identifier="c0", text="found"):
-    return ResultCanister(invocation_id=identifier, content=text)
+    return core.ResultCanister(invocation_id=identifier, content=text)
 
 
 def test_a_reply_without_invocations_completes_the_run():
     run = Driven()
     assert [type(each) for each in run.actions] == [CallModel]
-    assert run.reply(TextPiece("Do"), TextPiece("ne."), Usage(3, 2)) == [Finish("completed", "Done.")]
-    assert run.tail == [AssistantCanister("Done.")]
+    assert run.reply(core.TextPiece("Do"), core.TextPiece("ne."), core.Usage(3, 2)) == [Finish("completed", "Done.")]
+    assert run.tail == [core.AssistantCanister("Done.")]
     assert run.tail[0].timestamp == NOW
-    assert run.loop.usage == Usage(3, 2)
+    assert run.loop.usage == core.Usage(3, 2)
 
 
 def test_text_before_a_call_never_ends_a_run():
     run = Driven()
-    assert run.reply(TextPiece("I will look."), call()) == [
-        Execute((InvocationCanister("c0", "search", {"query": "x"}),), {})
+    assert run.reply(core.TextPiece("I will look."), call()) == [
+        Execute((core.InvocationCanister("c0", "search", {"query": "x"}),), {})
     ]
     (again,) = run.results(result())
     assert again.number == 2
     assert again.canisters == tuple(run.loop.transcript)
     assert not again.last
-    assert run.reply(TextPiece("Done.")) == [Finish("completed", "Done.")]
+    assert run.reply(core.TextPiece("Done.")) == [Finish("completed", "Done.")]
     assert run.tail == [
-        AssistantCanister("I will look."),
-        InvocationCanister("c0", "search", {"query": "x"}),
+        core.AssistantCanister("I will look."),
+        core.InvocationCanister("c0", "search", {"query": "x"}),
         result(),
-        AssistantCanister("Done."),
+        core.AssistantCanister("Done."),
     ]
 
 
@@ -107,7 +91,7 @@ def test_results_stand_in_the_order_of_the_calls():
     run.reply(call(0), call(1, "read", {"path": "a"}))
     assert run.results(result("c1", "second")) == []
     run.results(result("c0", "first"))
-    assert [each.text for each in run.tail if isinstance(each, ResultCanister)] == ["first", "second"]
+    assert [each.text for each in run.tail if isinstance(each, core.ResultCanister)] == ["first", "second"]
 
 
 def test_an_unknown_tool_is_answered_with_the_nearest_names():
@@ -120,17 +104,17 @@ def test_an_unknown_tool_is_answered_with_the_nearest_names():
 
 def test_arguments_that_are_no_object_are_answered():
     run = Driven()
-    (execute,) = run.reply(InvocationEnded(0, "c0", "search", None, "{oops"))
+    (execute,) = run.reply(core.InvocationEnded(0, "c0", "search", None, "{oops"))
     assert execute.answered["c0"].error.category == "validation"
     assert "{oops" in execute.answered["c0"].text
 
 
 def test_a_call_that_was_cut_is_not_run_and_the_model_is_told_why():
     run = Driven()
-    cut = InvocationIncomplete(0, "c0", "search", '{"query": "a', "length")
-    (execute,) = run.reply(InvocationStarted(0, "c0", "search"), cut, reason="length")
+    cut = core.InvocationIncomplete(0, "c0", "search", '{"query": "a', "length")
+    (execute,) = run.reply(core.InvocationStarted(0, "c0", "search"), cut, reason="length")
     assert "cut at the reply's length limit" in execute.answered["c0"].text
-    assert run.tail == [InvocationCanister("c0", "search", None, '{"query": "a')]
+    assert run.tail == [core.InvocationCanister("c0", "search", None, '{"query": "a')]
 
 
 def test_when_the_rounds_run_out_one_last_reply_is_asked_for():
@@ -140,7 +124,7 @@ def test_when_the_rounds_run_out_one_last_reply_is_asked_for():
     run.reply(call(arguments={"query": "y"}))
     (last,) = run.results(result())
     assert (last.number, last.last) == (3, True)
-    assert run.reply(TextPiece("As far as I know.")) == [
+    assert run.reply(core.TextPiece("As far as I know.")) == [
         Finish("incomplete", "As far as I know.", "no answer within 2 rounds")
     ]
 
@@ -149,7 +133,7 @@ def test_calls_in_the_last_reply_are_not_run_but_paired():
     run = Driven(limits=Limits(rounds=1))
     run.reply(call())
     run.results(result())
-    (finish,) = run.reply(TextPiece("Hm."), call(arguments={"query": "y"}, identifier="late"))
+    (finish,) = run.reply(core.TextPiece("Hm."), call(arguments={"query": "y"}, identifier="late"))
     assert (finish.state, finish.output) == ("incomplete", "Hm.")
     assert run.tail[-1].invocation_id == "late"
     assert run.tail[-1].error.category == "cancelled"
@@ -160,13 +144,13 @@ def test_where_the_profile_says_so_the_last_reply_follows_the_results():
     run.reply(call())
     (last,) = run.results(result())
     assert last.last
-    assert run.reply(TextPiece("Found.")) == [Finish("completed", "Found.")]
+    assert run.reply(core.TextPiece("Found.")) == [Finish("completed", "Found.")]
 
 
 def test_a_failed_call_keeps_the_tools_on_offer():
     run = Driven(answer_after="results")
     run.reply(call())
-    (again,) = run.results(error_result("c0", "validation", "no"))
+    (again,) = run.results(core.error_result("c0", "validation", "no"))
     assert not again.last
 
 
@@ -179,9 +163,9 @@ def test_two_empty_replies_end_the_run():
 def test_a_thought_is_no_empty_reply_but_four_are_enough():
     run = Driven()
     for _ in range(3):
-        (asked,) = run.reply(ReasoningPiece("hm"))
-        assert asked.canisters[-1] == UserCanister("Go on.")
-    assert run.reply(ReasoningPiece("hm")) == [Finish("incomplete", "", "the model thought without answering")]
+        (asked,) = run.reply(core.ReasoningPiece("hm"))
+        assert asked.canisters[-1] == core.UserCanister("Go on.")
+    assert run.reply(core.ReasoningPiece("hm")) == [Finish("incomplete", "", "the model thought without answering")]
 
 
 @table(
@@ -193,31 +177,31 @@ def test_a_thought_is_no_empty_reply_but_four_are_enough():
     ],
 )
 def test_how_a_reply_ends_tells_how_the_run_ends(reason, state, why):
-    assert Driven().reply(TextPiece("So"), reason=reason) == [Finish(state, "So", why)]
+    assert Driven().reply(core.TextPiece("So"), reason=reason) == [Finish(state, "So", why)]
 
 
 def test_a_failed_reply_fails_the_run_and_leaves_no_call_unpaired():
     run = Driven()
-    run.loop.feed(TextPiece("I will"), NOW)
+    run.loop.feed(core.TextPiece("I will"), NOW)
     run.loop.feed(call(), NOW)
-    assert run.loop.feed(ReplyFailed("provider", "cut", "gone"), NOW) == [Finish("failed", "I will", "gone")]
-    assert [type(each) for each in run.tail] == [AssistantCanister, InvocationCanister, ResultCanister]
+    assert run.loop.feed(core.ReplyFailed("provider", "cut", "gone"), NOW) == [Finish("failed", "I will", "gone")]
+    assert [type(each) for each in run.tail] == [core.AssistantCanister, core.InvocationCanister, core.ResultCanister]
 
 
 def test_a_reply_that_is_retried_leaves_nothing():
     run = Driven()
-    assert run.reply(TextPiece("wrong"), Usage(1, 1), reason="retry") == []
-    run.reply(TextPiece("right"), Usage(2, 2))
-    assert run.tail == [AssistantCanister("right")]
-    assert run.loop.usage == Usage(3, 3)
+    assert run.reply(core.TextPiece("wrong"), core.Usage(1, 1), reason="retry") == []
+    run.reply(core.TextPiece("right"), core.Usage(2, 2))
+    assert run.tail == [core.AssistantCanister("right")]
+    assert run.loop.usage == core.Usage(3, 3)
 
 
 def test_what_is_denied_is_not_run_and_what_is_asked_waits():
     run = Driven(policy=Policy([("search", "deny"), ("read", "ask")]))
     asked = run.reply(call(), call(1, "read", {"path": "a"}), call(2, "read", {"path": "b"}))
     assert [(type(each), each.invocation.identifier) for each in asked] == [(AskApproval, "c1"), (AskApproval, "c2")]
-    assert run.loop.feed(ApprovalAnswered(asked[0].invocation, "deny"), NOW) == []
-    (execute,) = run.loop.feed(ApprovalAnswered(asked[1].invocation, "allow"), NOW)
+    assert run.loop.feed(core.ApprovalAnswered(asked[0].invocation, "deny"), NOW) == []
+    (execute,) = run.loop.feed(core.ApprovalAnswered(asked[1].invocation, "allow"), NOW)
     assert {name: answer.error.category for name, answer in execute.answered.items()} == {
         "c0": "permission",
         "c1": "permission",
@@ -233,16 +217,16 @@ def test_a_run_that_is_stopped_keeps_what_was_said_and_pairs_what_was_called():
     assert (run.tail[3].invocation_id, run.tail[3].error.category) == ("c1", "cancelled")
 
     talking = Driven()
-    talking.loop.feed(TextPiece("Once upon"), NOW)
+    talking.loop.feed(core.TextPiece("Once upon"), NOW)
     assert talking.loop.stop(NOW) == Finish("cancelled", "Once upon", "cancelled")
 
 
 def test_usage_that_is_told_with_every_piece_counts_once_a_reply():
     run = Driven()
-    run.reply(Usage(1, 1), TextPiece("a"), Usage(1, 5), call())
+    run.reply(core.Usage(1, 1), core.TextPiece("a"), core.Usage(1, 5), call())
     run.results(result())
-    run.reply(Usage(4, 1), TextPiece("b"))
-    assert run.loop.usage == Usage(5, 6)
+    run.reply(core.Usage(4, 1), core.TextPiece("b"))
+    assert run.loop.usage == core.Usage(5, 6)
 
 
 # Calls that repeat a source.
@@ -250,8 +234,8 @@ def test_usage_that_is_told_with_every_piece_counts_once_a_reply():
 
 def quoted(name="search", **arguments):
     return [
-        InvocationStarted(0, "q", name),
-        InvocationEnded(0, "q", name, arguments, "{}", quoted_from="the result of read (r)"),
+        core.InvocationStarted(0, "q", name),
+        core.InvocationEnded(0, "q", name, arguments, "{}", quoted_from="the result of read (r)"),
     ]
 
 
@@ -282,7 +266,7 @@ def test_a_loop_that_is_told_so_runs_quoted_calls():
 def test_the_refusal_of_a_quoted_call_names_its_source():
     run = Driven()
     (asked,) = run.reply(*quoted(query="a"))
-    (execute,) = run.loop.feed(ApprovalAnswered(asked.invocation, "deny"), NOW)
+    (execute,) = run.loop.feed(core.ApprovalAnswered(asked.invocation, "deny"), NOW)
     assert "word for word in the result of read (r), and the answer was no. Its author" in execute.answered["q"].text
 
 
@@ -290,19 +274,19 @@ def test_the_refusal_of_a_quoted_call_names_its_source():
 
 
 EVENTS = [
-    TextPiece("So."),
-    ReasoningPiece("hm"),
+    core.TextPiece("So."),
+    core.ReasoningPiece("hm"),
     call(),
-    InvocationEnded(1, "c1", "nothing", {}, ""),
-    Usage(1, 1),
-    ReplyEnded("stop"),
-    ReplyEnded("invocations"),
-    ReplyEnded("retry"),
-    ReplyFailed("provider", "cut", "gone"),
-    ResultReady(result()),
-    ResultReady(result("c1")),
-    ApprovalAnswered(InvocationCanister("c0", "search", {"query": "x"}, ""), "allow"),
-    ApprovalAnswered(InvocationCanister("c0", "search", {"query": "x"}, ""), "deny"),
+    core.InvocationEnded(1, "c1", "nothing", {}, ""),
+    core.Usage(1, 1),
+    core.ReplyEnded("stop"),
+    core.ReplyEnded("invocations"),
+    core.ReplyEnded("retry"),
+    core.ReplyFailed("provider", "cut", "gone"),
+    core.ResultReady(result()),
+    core.ResultReady(result("c1")),
+    core.ApprovalAnswered(core.InvocationCanister("c0", "search", {"query": "x"}, ""), "allow"),
+    core.ApprovalAnswered(core.InvocationCanister("c0", "search", {"query": "x"}, ""), "deny"),
 ]
 
 
@@ -319,4 +303,4 @@ def test_whatever_comes_the_states_follow_each_other_as_the_table_says(events, p
             assert len(run.loop.transcript) == transcript
     run.loop.stop(NOW)
     assert run.loop.state == "ended"
-    assert run.loop.feed(ReplyEnded("stop"), NOW) == []
+    assert run.loop.feed(core.ReplyEnded("stop"), NOW) == []

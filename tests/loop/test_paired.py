@@ -8,18 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from callboard.core import (
-    AssistantCanister,
-    DocumentCanister,
-    InvocationCanister,
-    ReasoningContent,
-    Request,
-    ResultCanister,
-    SupervisorCanister,
-    TextualContent,
-    UserCanister,
-    error_result,
-)
+from callboard import core
 from callboard.loop import ContextWindow
 from callboard.testing.strict import Rulebook
 from callboard.tools import Ensemble, InvokerRegistry, tool
@@ -50,40 +39,42 @@ SIZES = st.sampled_from([1, 300, 4000])
 def conversations(draw, *, unique=True):
     """Rounds with parallel batches, pending calls, errors, orphan and second results, documents and reasoning."""
     numbers = count()
-    canisters = [SupervisorCanister("Be good."), UserCanister("Mend it.")]
+    canisters = [core.SupervisorCanister("Be good."), core.UserCanister("Mend it.")]
     for _ in range(draw(st.integers(1, 6))):
         if draw(st.booleans()):
-            canisters.append(AssistantCanister((ReasoningContent("I think.", origin="m"), TextualContent("So."))))
+            canisters.append(
+                core.AssistantCanister((core.ReasoningContent("I think.", origin="m"), core.TextualContent("So.")))
+            )
         calls = []
         for _ in range(draw(st.integers(0, 3))):
             identifier = f"c{next(numbers) if unique else draw(st.integers(0, 2))}"
             name = draw(st.sampled_from(["read", "write"]))
-            calls.append(InvocationCanister(identifier, name, {"path": draw(st.sampled_from("ab"))}, ""))
+            calls.append(core.InvocationCanister(identifier, name, {"path": draw(st.sampled_from("ab"))}, ""))
         canisters += calls
         for call in draw(st.permutations(calls)):
             text = "x" * draw(SIZES)
             match draw(st.sampled_from(["result", "result", "result", "error", "pending", "twice"])):
                 case "result":
-                    canisters.append(ResultCanister(text, invocation_id=call.identifier))
+                    canisters.append(core.ResultCanister(text, invocation_id=call.identifier))
                 case "error":
-                    canisters.append(error_result(call.identifier, "execution", text))
+                    canisters.append(core.error_result(call.identifier, "execution", text))
                 case "twice":
-                    canisters += [ResultCanister(text, invocation_id=call.identifier)] * 2
+                    canisters += [core.ResultCanister(text, invocation_id=call.identifier)] * 2
         match draw(st.sampled_from(["none", "none", "user", "document", "orphan", "supervisor"])):
             case "user":
-                canisters.append(UserCanister("And " + "y" * draw(SIZES)))
+                canisters.append(core.UserCanister("And " + "y" * draw(SIZES)))
             case "document":
-                canisters.append(DocumentCanister("d" * draw(SIZES), title="d.txt"))
+                canisters.append(core.DocumentCanister("d" * draw(SIZES), title="d.txt"))
             case "orphan":
-                canisters.append(ResultCanister("o", invocation_id="gone"))
+                canisters.append(core.ResultCanister("o", invocation_id="gone"))
             case "supervisor":
-                canisters.append(SupervisorCanister("Be better."))
+                canisters.append(core.SupervisorCanister("Be better."))
     return canisters
 
 
 def assert_taken(canisters, wire):
     """Strict servers take the conversation; each call is followed by its result."""
-    request = Request("m", tuple(canisters), tools=())
+    request = core.Request("m", tuple(canisters), tools=())
     body = WIRES[wire].encode_request(request).body
     if wire == "messages":
         assert_messages(body["messages"])
@@ -120,7 +111,7 @@ def test_openclaw_8525_a_client_may_cut_its_history_anywhere(wire, canisters, da
     again = data.draw(st.integers(0, len(cut)))
     for each in (cut, cut[again:], [*cut[:again], *canisters[last:]]):
         ordered, _ = reorder_results(each)
-        assert_taken([*ordered, UserCanister("Go on.")], wire)
+        assert_taken([*ordered, core.UserCanister("Go on.")], wire)
 
 
 @given(conversations(), st.sampled_from([400, 1500, 4000]), st.integers(1, 3), st.integers(0, 3), st.data())
@@ -142,10 +133,10 @@ def test_openclaw_28377_and_pi_4570_what_a_history_shows_is_paired_round_after_r
 
 def assert_paired(given, shown):
     """A call and its result are shown together or not at all."""
-    held = identifiers(given, InvocationCanister, "identifier")
-    answered = identifiers(given, ResultCanister, "invocation_id") & held
-    calls = identifiers(shown, InvocationCanister, "identifier")
-    assert identifiers(shown, ResultCanister, "invocation_id") & held == answered & calls
+    held = identifiers(given, core.InvocationCanister, "identifier")
+    answered = identifiers(given, core.ResultCanister, "invocation_id") & held
+    calls = identifiers(shown, core.InvocationCanister, "identifier")
+    assert identifiers(shown, core.ResultCanister, "invocation_id") & held == answered & calls
 
 
 def identifiers(canisters, kind, field):

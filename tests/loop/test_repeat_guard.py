@@ -4,17 +4,7 @@ from datetime import UTC, datetime
 
 from tests.tables import table
 
-from callboard.core import (
-    InvocationCanister,
-    InvocationEnded,
-    Note,
-    ReplyEnded,
-    ResultCanister,
-    ResultReady,
-    TextPiece,
-    UserCanister,
-    error_result,
-)
+from callboard import core
 from callboard.loop import CallModel, CheckOutput, Execute, Finish, Limits, Loop, LoopRules
 from callboard.loop.repeat_guard import EarlierResults, RepeatGuard, create_repeat_guard
 from callboard.tools import Ensemble, Invoker, InvokerRegistry, Policy, tool
@@ -47,7 +37,7 @@ class Driven:
 
     def __init__(self, on_repeated_call="warn", *, limits=None, **rules):
         guard = create_repeat_guard(on_repeated_call, ROSTER)
-        self.loop = Loop([UserCanister("Go.")], ROSTER, rules=LoopRules(**rules), limits=limits, guard=guard)
+        self.loop = Loop([core.UserCanister("Go.")], ROSTER, rules=LoopRules(**rules), limits=limits, guard=guard)
         self.actions = self.loop.start(NOW)
         self.count = 0
 
@@ -56,9 +46,9 @@ class Driven:
         made = []
         for index, (name, arguments, *came) in enumerate(calls):
             self.count += 1
-            made.append((InvocationEnded(index, f"c{self.count}", name, arguments, ""), *came))
+            made.append((core.InvocationEnded(index, f"c{self.count}", name, arguments, ""), *came))
         self.actions = [out for e, *_ in made for out in self.loop.feed(e, NOW)]
-        self.actions += self.loop.feed(ReplyEnded("invocations"), NOW)
+        self.actions += self.loop.feed(core.ReplyEnded("invocations"), NOW)
         (execute,) = self.actions
         assert isinstance(execute, Execute)
         ran = []
@@ -67,14 +57,14 @@ class Driven:
             ran.append("ran" if answer is None else answer.text)
             result = answer or (came[0] if came else f"{invocation.name}: {invocation.arguments}")
             if isinstance(result, str):
-                result = ResultCanister(invocation_id=invocation.identifier, content=result)
+                result = core.ResultCanister(invocation_id=invocation.identifier, content=result)
             elif answer is None:
-                result = error_result(invocation.identifier, result.error.category, result.error.message)
-            self.actions = self.loop.feed(ResultReady(result), NOW)
+                result = core.error_result(invocation.identifier, result.error.category, result.error.message)
+            self.actions = self.loop.feed(core.ResultReady(result), NOW)
         return ran
 
     def say(self, text):
-        self.actions = [out for e in (TextPiece(text), ReplyEnded("stop")) for out in self.loop.feed(e, NOW)]
+        self.actions = [out for e in (core.TextPiece(text), core.ReplyEnded("stop")) for out in self.loop.feed(e, NOW)]
         return self.actions
 
 
@@ -100,7 +90,7 @@ def test_a_change_makes_a_call_worth_it_again():
     assert [run.round(each) for each in (A, CHANGE, A)] == [["ran"], ["ran"], ["ran"]]
 
 
-@table("error", [error_result("?", "execution", "no such file"), error_result("?", "validation", "x")])
+@table("error", [core.error_result("?", "execution", "no such file"), core.error_result("?", "validation", "x")])
 def test_a_change_that_failed_is_none(error):
     run = Driven()
     run.round(A)
@@ -120,7 +110,7 @@ def test_a_call_that_changes_something_is_not_made_again_by_its_own_change():
 
 def test_a_call_that_failed_is_not_tried_again_unchanged():
     run = Driven()
-    run.round((*A, error_result("?", "execution", "no such file")))
+    run.round((*A, core.error_result("?", "execution", "no such file")))
     (told,) = run.round(A)
     assert told.startswith("You made this call in round 1 already, it failed, and nothing has changed since: its error")
     assert told.endswith("\nError: no such file")
@@ -130,7 +120,7 @@ def test_a_call_that_failed_is_not_tried_again_unchanged():
 
 def test_a_failure_of_the_network_may_pass():
     run = Driven()
-    run.round((*A, error_result("?", "network", "gone")))
+    run.round((*A, core.error_result("?", "network", "gone")))
     assert run.round(A) == ["ran"]
 
 
@@ -267,7 +257,7 @@ def test_answer_runs_a_call_that_changes_something_again_after_another_round():
 
 def test_answer_lets_a_call_that_failed_be_tried_again():
     run = Driven("final_answer")
-    run.round((*A, error_result("?", "execution", "no such file")))
+    run.round((*A, core.error_result("?", "execution", "no such file")))
     assert run.round(A) == ["ran"]
 
 
@@ -281,7 +271,7 @@ def test_the_work_of_a_call_does_not_grow():
     guard = RepeatGuard(ROSTER)
     counts = []
     for number in range(1000):
-        call = InvocationCanister(f"c{number}", "read", {"path": str(number % 700)})
+        call = core.InvocationCanister(f"c{number}", "read", {"path": str(number % 700)})
         done = 0
 
         def watch(_frame, event, _argument):
@@ -292,7 +282,7 @@ def test_the_work_of_a_call_does_not_grow():
         sys.setprofile(watch)
         try:
             answered = guard.answers([call])
-            guard.record([(call, ResultCanister(invocation_id=call.identifier, content="x"))], answered, number)
+            guard.record([(call, core.ResultCanister(invocation_id=call.identifier, content="x"))], answered, number)
         finally:
             sys.setprofile(None)
             gc.enable()
@@ -302,14 +292,14 @@ def test_the_work_of_a_call_does_not_grow():
 
 # What the model made up.
 
-CUT = Note("alert", "the model wrote a result itself, and it was cut: Observation: 3", code="hallucinated_result")
+CUT = core.Note("alert", "the model wrote a result itself, and it was cut: Observation: 3", code="hallucinated_result")
 
 
 def test_results_behind_a_made_up_one_say_so():
     run = Driven()
     run.loop.feed(CUT, NOW)
     run.round(A, B)
-    first, second = [each for each in run.loop.transcript if isinstance(each, ResultCanister)]
+    first, second = [each for each in run.loop.transcript if isinstance(each, core.ResultCanister)]
     assert first.text.startswith("Part of your last reply was cut, for you had written a result of a call yourself.")
     assert first.text.endswith("this is what they gave:\nread: {'path': 'a'}")
     assert second.text == "read: {'path': 'b'}"
@@ -331,7 +321,7 @@ def test_a_finish_that_rests_on_a_made_up_result_is_refused():
 
 def test_other_alerts_say_nothing_of_that():
     run = Driven()
-    run.loop.feed(Note("alert", "read did not return within 3 s"), NOW)
+    run.loop.feed(core.Note("alert", "read did not return within 3 s"), NOW)
     assert run.say("It is 3.") == [Finish("completed", "It is 3.")]
 
 
@@ -348,11 +338,11 @@ def test_refused_finishes_may_be_more():
 
 def test_a_call_that_never_fits_is_not_tried_again():
     guard = EarlierResults({})
-    call = InvocationCanister("1", "add", {"a": "x"})
-    again = InvocationCanister("2", "add", {"a": "x"})
-    guard.record([(call, error_result("1", "validation", "ArgValidationError: a"))], {}, 1)
+    call = core.InvocationCanister("1", "add", {"a": "x"})
+    again = core.InvocationCanister("2", "add", {"a": "x"})
+    guard.record([(call, core.error_result("1", "validation", "ArgValidationError: a"))], {}, 1)
     (answer,) = guard.answers([again]).values()
     assert answer.error.category == "validation"
     assert answer.text.startswith("This call was not run again. It is the same as in round 1")
-    guard.record([(call, error_result("1", "execution", "it broke"))], {}, 2)
+    guard.record([(call, core.error_result("1", "execution", "it broke"))], {}, 2)
     assert guard.answers([again]) == {}

@@ -4,24 +4,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.tables import table
 
+from callboard import core
 from callboard.agent import Agent
-from callboard.core import (
-    ArgumentsPiece,
-    InvocationEnded,
-    InvocationStarted,
-    Note,
-    ReplyEnded,
-    ReplyStarted,
-    TextPiece,
-    Usage,
-)
 from callboard.loop import RepetitionFilter
 from callboard.loop.repetition import MAX_TIMES, MAX_UNIT
 from callboard.testing import Call, ScriptedModel, coalesce
 
 SENTENCE = "I will add the function `add_numbers` to the file. "
 CODE = "Here is the function:\n```python\ndef add(a, b):\n    return a + b\n```\n\n"
-END = ReplyEnded("stop")
+END = core.ReplyEnded("stop")
 
 
 def through(*events):
@@ -30,15 +21,15 @@ def through(*events):
 
 
 def text_of(events):
-    return "".join([each.text for each in events if isinstance(each, TextPiece)])
+    return "".join([each.text for each in events if isinstance(each, core.TextPiece)])
 
 
 def is_stopped(text):
-    out = through(TextPiece(text), END)
+    out = through(core.TextPiece(text), END)
     assert text.startswith(text_of(out))
     assert out[-1] == END or out[-2:] == [
-        Note("alert", "the reply repeated itself, and was stopped", code="repetition"),
-        ReplyEnded("length"),
+        core.Note("alert", "the reply repeated itself, and was stopped", code="repetition"),
+        core.ReplyEnded("length"),
     ]
     return out[-1] != END
 
@@ -59,7 +50,7 @@ def is_stopped(text):
 )
 def test_a_reply_that_repeats_itself_is_stopped(text):
     assert is_stopped(text)
-    assert len(text_of(through(TextPiece(text)))) <= len(text) * (MAX_TIMES + 2) / 20
+    assert len(text_of(through(core.TextPiece(text)))) <= len(text) * (MAX_TIMES + 2) / 20
 
 
 @table(
@@ -88,20 +79,24 @@ def test_what_repeats_for_a_reason_is_not_stopped(text):
 
 
 def test_arguments_and_the_text_between_calls_are_not_stopped():
-    call = [InvocationStarted(0, "c", "write"), ArgumentsPiece(0, SENTENCE * 50), TextPiece(SENTENCE * 50)]
-    events = [*call, InvocationEnded(0, "c", "write", {}, "{}"), TextPiece(SENTENCE * (MAX_TIMES - 1))]
-    assert through(*events * 3, Usage(), END) == [*events * 3, Usage(), END]
+    call = [
+        core.InvocationStarted(0, "c", "write"),
+        core.ArgumentsPiece(0, SENTENCE * 50),
+        core.TextPiece(SENTENCE * 50),
+    ]
+    events = [*call, core.InvocationEnded(0, "c", "write", {}, "{}"), core.TextPiece(SENTENCE * (MAX_TIMES - 1))]
+    assert through(*events * 3, core.Usage(), END) == [*events * 3, core.Usage(), END]
 
 
 def test_a_reply_in_the_place_of_another_begins_anew():
-    piece = TextPiece(SENTENCE * (MAX_TIMES - 1))
-    events = [ReplyStarted(), piece, ReplyEnded("retry"), ReplyStarted(), piece, END]
+    piece = core.TextPiece(SENTENCE * (MAX_TIMES - 1))
+    events = [core.ReplyStarted(), piece, core.ReplyEnded("retry"), core.ReplyStarted(), piece, END]
     assert through(*events) == events
     stage = RepetitionFilter()
-    assert stage.feed(TextPiece(SENTENCE * 50))[-1] == ReplyEnded("length")
-    assert stage.feed(TextPiece("more")) == stage.feed(END) == []
-    assert stage.feed(ReplyStarted()) == [ReplyStarted()]
-    assert stage.feed(TextPiece("more")) == [TextPiece("more")]
+    assert stage.feed(core.TextPiece(SENTENCE * 50))[-1] == core.ReplyEnded("length")
+    assert stage.feed(core.TextPiece("more")) == stage.feed(END) == []
+    assert stage.feed(core.ReplyStarted()) == [core.ReplyStarted()]
+    assert stage.feed(core.TextPiece("more")) == [core.TextPiece("more")]
 
 
 @given(
@@ -115,20 +110,20 @@ def test_pieces_do_not_matter(parts, sizes):
     text, pieces, at = "".join(parts), [], 0
     while at < len(text):
         size = sizes[len(pieces) % len(sizes)]
-        pieces.append(TextPiece(text[at : at + size]))
+        pieces.append(core.TextPiece(text[at : at + size]))
         at += size
-    assert coalesce(through(*pieces, END)) == coalesce(through(*([TextPiece(text)] if text else []), END))
+    assert coalesce(through(*pieces, END)) == coalesce(through(*([core.TextPiece(text)] if text else []), END))
 
 
 @table("piece", ["a", ".", " ", "\n", "`", "a. ", "```\n", "。"])
 def test_the_work_for_a_piece_does_not_grow(piece):
     is_stopped(piece * 40_000)
-    through(*[TextPiece(piece)] * 5_000)
+    through(*[core.TextPiece(piece)] * 5_000)
 
 
 def test_a_run_ends_where_its_reply_repeats_itself():
     """The rest of the reply is not waited for; calls before it still run."""
-    model = ScriptedModel([[TextPiece(SENTENCE * 20), *[TextPiece(SENTENCE)] * 20], "Never asked for."])
+    model = ScriptedModel([[core.TextPiece(SENTENCE * 20), *[core.TextPiece(SENTENCE)] * 20], "Never asked for."])
     result = Agent(model, event_filter=RepetitionFilter).run_sync("Add it.")
     assert (result.state, result.why) == ("incomplete", "the reply repeated itself, and was stopped")
     assert result.text == SENTENCE * MAX_TIMES
@@ -138,5 +133,5 @@ def test_a_run_ends_where_its_reply_repeats_itself():
         """Looks."""
         return "seen"
 
-    model = ScriptedModel([[Call("look"), TextPiece(SENTENCE * 20)], "Done."])
+    model = ScriptedModel([[Call("look"), core.TextPiece(SENTENCE * 20)], "Done."])
     assert Agent(model, [look], event_filter=RepetitionFilter).run_sync("Look.").output == "Done."

@@ -14,24 +14,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from tests.tables import table
 
-from callboard.core import (
-    ArgumentsPiece,
-    AssistantCanister,
-    DocumentCanister,
-    InvocationCanister,
-    InvocationEnded,
-    InvocationStarted,
-    Note,
-    ReasoningPiece,
-    ReplyEnded,
-    ResultCanister,
-    SupervisorCanister,
-    TextPiece,
-    ToolDeclaration,
-    UserCanister,
-    decode_canister,
-    identify_in_turn,
-)
+from callboard import core
 from callboard.dialects import DIALECTS, NotSpellable, get_dialect, render_calls
 from callboard.modes import Sources, TextCall, Watcher
 from callboard.modes.filters import echoes
@@ -42,21 +25,23 @@ ROWS = [json.loads(line) for line in (VECTORS / "echoes.jsonl").read_text().spli
 ECHOES = [row for row in ROWS if not row["runs"]]
 OWN = [row for row in ROWS if row["runs"]]
 NOT_CALLS = [json.loads(line) for line in (VECTORS / "not_calls.jsonl").read_text().splitlines()]
-TOOLS = [ToolDeclaration(each["name"], "", each["schema"]) for each in json.loads((VECTORS / "tools.json").read_text())]
+TOOLS = [
+    core.ToolDeclaration(each["name"], "", each["schema"]) for each in json.loads((VECTORS / "tools.json").read_text())
+]
 WEATHER = '<tool_call>{"name": "get_weather", "arguments": {"city": "Paris"}}</tool_call>'
 
 
 def canisters(row):
-    return [decode_canister(msgspec.json.encode(each)) for each in row["canisters"]]
+    return [core.decode_canister(msgspec.json.encode(each)) for each in row["canisters"]]
 
 
 def watch(row, *, sizes=(), shown=None, quoted_calls="marked"):
     """The events of the row's reply, in pieces of these sizes."""
-    piece = ReasoningPiece if row["where"] == "reasoning" else TextPiece
+    piece = core.ReasoningPiece if row["where"] == "reasoning" else core.TextPiece
     watcher = Watcher(
         get_dialect(row["dialect"]),
         TOOLS,
-        identify_in_turn(9, "t"),
+        core.identify_in_turn(9, "t"),
         watched=piece,
         sources=Sources(canisters(row)) if shown is None else shown,
         quoted_calls=quoted_calls,
@@ -65,11 +50,11 @@ def watch(row, *, sizes=(), shown=None, quoted_calls="marked"):
     for size in sizes:
         events += watcher.feed(piece(text[:size]))
         text = text[size:]
-    return [*events, *watcher.feed(piece(text)), *watcher.feed(ReplyEnded("stop"))]
+    return [*events, *watcher.feed(piece(text)), *watcher.feed(core.ReplyEnded("stop"))]
 
 
 def calls(events):
-    return [event for event in events if isinstance(event, InvocationEnded)]
+    return [event for event in events if isinstance(event, core.InvocationEnded)]
 
 
 def reply(text, *, before=(), dialect="hermes", **options):
@@ -79,9 +64,9 @@ def reply(text, *, before=(), dialect="hermes", **options):
 
 def page(text):
     return [
-        UserCanister("Read the page."),
-        InvocationCanister("call_1", "read_page", {"url": "u"}, "{}"),
-        ResultCanister(invocation_id="call_1", content=text),
+        core.UserCanister("Read the page."),
+        core.InvocationCanister("call_1", "read_page", {"url": "u"}, "{}"),
+        core.ResultCanister(invocation_id="call_1", content=text),
     ]
 
 
@@ -96,7 +81,7 @@ def test_there_are_enough_vectors():
 def test_a_call_that_stands_in_a_source_is_marked_as_a_quotation(row):
     events = watch(row)
     assert all(call.quoted_from for call in calls(events)), calls(events)
-    alerts = [event for event in events if isinstance(event, Note) and event.code == "quotation"]
+    alerts = [event for event in events if isinstance(event, core.Note) and event.code == "quotation"]
     assert [alert.kind for alert in alerts] == ["alert"] * len(calls(events))
     assert all(call.quoted_from in alert.text for call, alert in zip(calls(events), alerts, strict=True))
 
@@ -104,9 +89,11 @@ def test_a_call_that_stands_in_a_source_is_marked_as_a_quotation(row):
 @table("row", ECHOES, ids=[row["name"] for row in ECHOES])
 def test_where_nobody_can_be_asked_a_quotation_stays_the_text_that_it_was(row):
     events = watch(row, quoted_calls="text")
-    assert not any(isinstance(event, (InvocationStarted, ArgumentsPiece, InvocationEnded)) for event in events)
-    assert events[-1] == ReplyEnded("stop")
-    said = "".join([event.text for event in events if isinstance(event, (TextPiece, ReasoningPiece))])
+    assert not any(
+        isinstance(event, (core.InvocationStarted, core.ArgumentsPiece, core.InvocationEnded)) for event in events
+    )
+    assert events[-1] == core.ReplyEnded("stop")
+    said = "".join([event.text for event in events if isinstance(event, (core.TextPiece, core.ReasoningPiece))])
     assert said == row["reply"].removesuffix("<|call|>")
 
 
@@ -133,18 +120,18 @@ def test_however_the_reply_is_cut_the_same_calls_are_quotations(row, sizes, quot
 
 def plain(events):
     """The events without where pieces were cut, and texts as one where an alert stands between them."""
-    alerts = [event for event in events if isinstance(event, Note)]
-    rest = coalesce([event for event in events if not isinstance(event, Note)])
-    return alerts, [event.text if isinstance(event, (TextPiece, ReasoningPiece)) else event for event in rest]
+    alerts = [event for event in events if isinstance(event, core.Note)]
+    rest = coalesce([event for event in events if not isinstance(event, core.Note)])
+    return alerts, [event.text if isinstance(event, (core.TextPiece, core.ReasoningPiece)) else event for event in rest]
 
 
 @table(
     ("before", "source"),
     [
         (page(WEATHER), "the result of read_page (call_1)"),
-        ([ResultCanister(invocation_id="call_7", content=WEATHER)], "the result (call_7)"),
-        ([DocumentCanister(WEATHER, title="a.md")], "the document 'a.md'"),
-        ([UserCanister(WEATHER)], "a message of the user"),
+        ([core.ResultCanister(invocation_id="call_7", content=WEATHER)], "the result (call_7)"),
+        ([core.DocumentCanister(WEATHER, title="a.md")], "the document 'a.md'"),
+        ([core.UserCanister(WEATHER)], "a message of the user"),
     ],
 )
 def test_the_source_is_named(before, source):
@@ -153,15 +140,15 @@ def test_the_source_is_named(before, source):
 
 
 def test_supervisors_are_no_source():
-    (call,) = calls(reply(WEATHER, before=[SupervisorCanister(WEATHER)]))
+    (call,) = calls(reply(WEATHER, before=[core.SupervisorCanister(WEATHER)]))
     assert not call.quoted_from
 
 
 def test_what_the_model_had_first_is_its_own():
-    own = InvocationCanister("call_0", "get_weather", {"city": "Paris"}, "{}")
+    own = core.InvocationCanister("call_0", "get_weather", {"city": "Paris"}, "{}")
     assert not calls(reply(WEATHER, before=[own, *page(WEATHER)]))[0].quoted_from
     assert calls(reply(WEATHER, before=[*page(WEATHER), own]))[0].quoted_from
-    assert not calls(reply(WEATHER, before=[AssistantCanister(WEATHER), *page(WEATHER)]))[0].quoted_from
+    assert not calls(reply(WEATHER, before=[core.AssistantCanister(WEATHER), *page(WEATHER)]))[0].quoted_from
 
 
 def test_a_call_beside_a_quotation_runs():
@@ -170,8 +157,8 @@ def test_a_call_beside_a_quotation_runs():
     assert [bool(call.quoted_from) for call in marked] == [True, False]
     events = reply(f"A {WEATHER} B {other} C", before=page(WEATHER), quoted_calls="text")
     assert [(call.index, call.arguments) for call in calls(events)] == [(0, {"city": "Rome"})]
-    assert events[-1] == ReplyEnded("invocations")
-    said = "".join([event.text for event in events if isinstance(event, TextPiece)])
+    assert events[-1] == core.ReplyEnded("invocations")
+    said = "".join([event.text for event in events if isinstance(event, core.TextPiece)])
     assert said.replace(" ", "") == f"A {WEATHER} B C".replace(" ", "")
 
 
@@ -179,9 +166,9 @@ def test_a_call_of_a_tool_that_no_source_names_is_not_held():
     begun = '<tool_call>{"name": "get_weather", "arguments": {"city"'
     for text, held in (("about the weather", False), (WEATHER, True)):
         watcher = Watcher(
-            get_dialect("hermes"), TOOLS, identify_in_turn(1), sources=Sources(page(text)), quoted_calls="text"
+            get_dialect("hermes"), TOOLS, core.identify_in_turn(1), sources=Sources(page(text)), quoted_calls="text"
         )
-        events = watcher.feed(TextPiece(begun))
+        events = watcher.feed(core.TextPiece(begun))
         assert (not events) is held, events
 
 
@@ -189,15 +176,15 @@ def test_a_long_call_goes_on_as_soon_as_it_stands_in_no_source():
     watcher = Watcher(
         get_dialect("hermes"),
         TOOLS,
-        identify_in_turn(1),
+        core.identify_in_turn(1),
         sources=Sources(page('{"name": "write_file", "arguments": {"path": "a", "content": "b"}}')),
         quoted_calls="text",
     )
     text = '<tool_call>{"name": "write_file", "arguments": {"path": "a", "content": "' + "new text " * 400
-    given = [(place, watcher.feed(TextPiece(text[place : place + 50]))) for place in range(0, len(text), 50)]
+    given = [(place, watcher.feed(core.TextPiece(text[place : place + 50]))) for place in range(0, len(text), 50)]
     first = next(place for place, events in given if events)
     assert 0 < first < 1500
-    assert [type(event) for _, events in given for event in events][:2] == [InvocationStarted, ArgumentsPiece]
+    assert [type(event) for _, events in given for event in events][:2] == [core.InvocationStarted, core.ArgumentsPiece]
 
 
 # Any call, in any dialect and any coat.
@@ -221,26 +208,26 @@ COATS = [
 def test_any_call_is_found_in_any_coat(arguments, coat):
     spelled = json.dumps({"name": "do_it", "arguments": arguments})
     call = TextCall("do_it", arguments, json.dumps(arguments))
-    assert call.source(Sources([UserCanister(coat(f"<tool_call>{spelled}</tool_call>"))]))
+    assert call.source(Sources([core.UserCanister(coat(f"<tool_call>{spelled}</tool_call>"))]))
 
 
 @given(st.sampled_from(sorted(DIALECTS)), st.text(st.sampled_from("abc 1/.-"), min_size=1).filter(str.strip))
 def test_a_call_is_found_in_every_dialect_that_spells_it(name, command):
     command = f"{command.strip()} | sh"
-    call = InvocationCanister("call_0", "bash", {"command": command}, "")
+    call = core.InvocationCanister("call_0", "bash", {"command": command}, "")
     try:
         text = render_calls(get_dialect(name), [call], TOOLS)
     except NotSpellable:
         return
     written = f"```bash\n{command}\n```" if name == "markdown_bash" else ""
     found = TextCall("bash", call.arguments, "", written, dialect=get_dialect(name), tools=TOOLS)
-    assert found.source(Sources([UserCanister(text)]))
+    assert found.source(Sources([core.UserCanister(text)]))
 
 
 @given(st.text(), st.sampled_from(OWN))
 def test_a_text_without_the_tools_name_is_no_source(text, row):
     names = {call.name for call in calls(watch(row, shown=Sources()))}
-    shown = Sources([UserCanister(text)])
+    shown = Sources([core.UserCanister(text)])
     if not any(name in text for name in names) and "`" not in text and "$" not in text:
         assert watch(row, shown=shown) == watch(row, shown=Sources())
 
@@ -280,7 +267,7 @@ def test_each_source_is_read_once_however_many_rounds_follow(read):
 def test_a_later_round_takes_over_what_was_read():
     first = Sources(page("a"))
     assert first.texts
-    second = Sources([*first.canisters, UserCanister("b")], first)
-    third = Sources([*second.canisters, UserCanister("c")], second)
+    second = Sources([*first.canisters, core.UserCanister("b")], first)
+    third = Sources([*second.canisters, core.UserCanister("c")], second)
     assert [id(text) for text in third.texts[: len(first.texts)]] == [id(text) for text in first.texts]
     assert len(third.texts) == len(first.texts) + 2

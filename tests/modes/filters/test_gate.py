@@ -6,33 +6,15 @@ import math
 
 from tests.tables import table
 
-from callboard.core import (
-    ArgumentsPiece,
-    InvocationEnded,
-    InvocationIncomplete,
-    InvocationStarted,
-    Logprobs,
-    NamedTool,
-    PictureContent,
-    ReplyEnded,
-    ReplyFailed,
-    ReplyStarted,
-    Request,
-    ResultCanister,
-    TextPiece,
-    TextualContent,
-    ToolDeclaration,
-    Usage,
-    UserCanister,
-)
+from callboard import core
 from callboard.modes.filters.gate import create_gate, read_confidence
 from callboard.modes.mode import Gate
 
-WEATHER = ToolDeclaration(
+WEATHER = core.ToolDeclaration(
     "weather", "The weather of a city.", {"properties": {"city": {"type": "string"}}, "required": ["city"]}
 )
-CLOCK = ToolDeclaration("clock", "The time of day.", {"properties": {}})
-REQUEST = Request("m", [UserCanister("The weather in Oslo?")], (WEATHER, CLOCK))
+CLOCK = core.ToolDeclaration("clock", "The time of day.", {"properties": {}})
+REQUEST = core.Request("m", [core.UserCanister("The weather in Oslo?")], (WEATHER, CLOCK))
 GROUNDING = Gate("grounding", -1.0)
 CONFIDENCE = Gate("confidence", 2.0)
 
@@ -40,19 +22,19 @@ CONFIDENCE = Gate("confidence", 2.0)
 def call(index, name, arguments):
     raw = "{}" if not arguments else '{"city":"' + arguments["city"] + '"}'
     return [
-        InvocationStarted(index, f"call_{index}", name, known=True),
-        ArgumentsPiece(index, raw),
-        InvocationEnded(index, f"call_{index}", name, arguments, raw),
+        core.InvocationStarted(index, f"call_{index}", name, known=True),
+        core.ArgumentsPiece(index, raw),
+        core.InvocationEnded(index, f"call_{index}", name, arguments, raw),
     ]
 
 
 def first_token(call, words):
     top = [{"token": "```", "logprob": math.log(call / 2)}, {"token": " {\n", "logprob": math.log(call / 2)}]
     top.append({"token": "To", "logprob": math.log(words)})
-    return [Logprobs(({**top[0], "top_logprobs": top[1:]},)), Usage(9, 1)]
+    return [core.Logprobs(({**top[0], "top_logprobs": top[1:]},)), core.Usage(9, 1)]
 
 
-FAILED = [ReplyFailed("provider", "invalid_request", "logprobs is not supported")]
+FAILED = [core.ReplyFailed("provider", "invalid_request", "logprobs is not supported")]
 
 
 def judge(events, answer=None, gate=CONFIDENCE, request=REQUEST):
@@ -67,19 +49,19 @@ def judge(events, answer=None, gate=CONFIDENCE, request=REQUEST):
 
 
 OSLO = call(0, "weather", {"city": "Oslo"})
-END = [Usage(20, 10), ReplyEnded("invocations")]
+END = [core.Usage(20, 10), core.ReplyEnded("invocations")]
 
 
 def test_a_value_that_nobody_said_and_that_may_be_left_out_is():
     described = {"properties": {"city": {"type": "string"}, "team": {"type": "string"}, "unit": {"enum": ["C"]}}}
-    weather = ToolDeclaration("weather", "", {**described, "required": ["city"]})
-    request = Request("m", REQUEST.canisters, (weather,))
+    weather = core.ToolDeclaration("weather", "", {**described, "required": ["city"]})
+    request = core.Request("m", REQUEST.canisters, (weather,))
     arguments = {"city": "Oslo", "team": "Lakers", "unit": "C"}
     events = [
-        InvocationStarted(0, "call_0", "weather", known=True),
-        ArgumentsPiece(0, '{"city":"Oslo","team":'),
-        ArgumentsPiece(0, '"Lakers","unit":"C"}'),
-        InvocationEnded(0, "call_0", "weather", arguments, '{"city":"Oslo","team":"Lakers","unit":"C"}'),
+        core.InvocationStarted(0, "call_0", "weather", known=True),
+        core.ArgumentsPiece(0, '{"city":"Oslo","team":'),
+        core.ArgumentsPiece(0, '"Lakers","unit":"C"}'),
+        core.InvocationEnded(0, "call_0", "weather", arguments, '{"city":"Oslo","team":"Lakers","unit":"C"}'),
         *END,
     ]
     _, released, _, _ = judge(events, gate=GROUNDING, request=request)
@@ -88,22 +70,22 @@ def test_a_value_that_nobody_said_and_that_may_be_left_out_is():
     assert (note.kind, "team" in note.text) == ("dropped", True)
     assert rest == [
         events[0],
-        ArgumentsPiece(0, short),
-        InvocationEnded(0, "call_0", "weather", {"city": "Oslo", "unit": "C"}, short),
+        core.ArgumentsPiece(0, short),
+        core.InvocationEnded(0, "call_0", "weather", {"city": "Oslo", "unit": "C"}, short),
         *END,
     ]
 
 
 def test_a_value_may_stand_in_a_picture():
-    picture = PictureContent(b"x")
-    request = Request("m", [UserCanister([TextualContent("The weather here?"), picture])], REQUEST.tools)
+    picture = core.PictureContent(b"x")
+    request = core.Request("m", [core.UserCanister([core.TextualContent("The weather here?"), picture])], REQUEST.tools)
     assert judge([*OSLO, *END], gate=GROUNDING, request=request)[3] is None
 
 
 def test_a_call_that_the_model_was_sure_of_passes():
-    passed, released, question, answer = judge([ReplyStarted(), *OSLO, *END], first_token(0.98, 0.02))
-    assert passed == [ReplyStarted()]
-    assert released == [*OSLO, Usage(29, 11), ReplyEnded("invocations")]
+    passed, released, question, answer = judge([core.ReplyStarted(), *OSLO, *END], first_token(0.98, 0.02))
+    assert passed == [core.ReplyStarted()]
+    assert released == [*OSLO, core.Usage(29, 11), core.ReplyEnded("invocations")]
     assert answer is None
     asked = question
     assert asked.canisters == REQUEST.canisters  # the same prompt again, for its first token
@@ -128,11 +110,13 @@ def test_the_calls_of_a_reply_share_its_confidence():
 
 
 def test_behind_words_the_values_decide():
-    assert judge([TextPiece("I look it up: "), *OSLO, *END], gate=CONFIDENCE)[3] is None
-    assert judge([TextPiece("Well: "), *call(0, "weather", {"city": "Lima"}), *END], gate=CONFIDENCE)[3] is not None
+    assert judge([core.TextPiece("I look it up: "), *OSLO, *END], gate=CONFIDENCE)[3] is None
+    assert (
+        judge([core.TextPiece("Well: "), *call(0, "weather", {"city": "Lima"}), *END], gate=CONFIDENCE)[3] is not None
+    )
 
 
-@table("answer", [[], [TextPiece("```")], [Logprobs(({"token": "```"},))], FAILED])
+@table("answer", [[], [core.TextPiece("```")], [core.Logprobs(({"token": "```"},))], FAILED])
 def test_without_log_probabilities_the_values_decide(answer):
     made_up = call(0, "weather", {"city": "Lima"})
     assert judge([*OSLO, *END], answer)[3] is None
@@ -142,9 +126,14 @@ def test_without_log_probabilities_the_values_decide(answer):
 @table(
     "events",
     [
-        [TextPiece("It is cold."), Usage(1, 1), ReplyEnded("stop")],
-        [OSLO[0], OSLO[1], InvocationIncomplete(0, "call_0", "weather", '{"ci', why="length"), ReplyEnded("length")],
-        [*OSLO, ReplyFailed("provider", "network", "Gone")],
+        [core.TextPiece("It is cold."), core.Usage(1, 1), core.ReplyEnded("stop")],
+        [
+            OSLO[0],
+            OSLO[1],
+            core.InvocationIncomplete(0, "call_0", "weather", '{"ci', why="length"),
+            core.ReplyEnded("length"),
+        ],
+        [*OSLO, core.ReplyFailed("provider", "network", "Gone")],
     ],
 )
 def test_where_there_is_nothing_to_judge_all_passes(events):
@@ -154,8 +143,8 @@ def test_where_there_is_nothing_to_judge_all_passes(events):
 
 
 def test_mistakes_pass_so_that_the_model_is_told_of_them():
-    unknown = InvocationEnded(0, "call_0", "snow", {}, "{}")
-    broken = InvocationEnded(1, "call_1", "weather", None, "{")
+    unknown = core.InvocationEnded(0, "call_0", "snow", {}, "{}")
+    broken = core.InvocationEnded(1, "call_1", "weather", None, "{")
     _, released, _, answer = judge([unknown, broken, *END])
     assert released[:2] == [unknown, broken]
     assert answer is None
@@ -164,10 +153,12 @@ def test_mistakes_pass_so_that_the_model_is_told_of_them():
 @table(
     "request_",
     [
-        Request("m", REQUEST.canisters),
-        Request("m", REQUEST.canisters, REQUEST.tools, tool_choice="required"),
-        Request("m", REQUEST.canisters, REQUEST.tools, tool_choice=NamedTool("weather")),
-        Request("m", [*REQUEST.canisters, ResultCanister(invocation_id="call_0", content="Cold")], REQUEST.tools),
+        core.Request("m", REQUEST.canisters),
+        core.Request("m", REQUEST.canisters, REQUEST.tools, tool_choice="required"),
+        core.Request("m", REQUEST.canisters, REQUEST.tools, tool_choice=core.NamedTool("weather")),
+        core.Request(
+            "m", [*REQUEST.canisters, core.ResultCanister(invocation_id="call_0", content="Cold")], REQUEST.tools
+        ),
     ],
 )
 def test_what_was_asked_for_is_not_judged(request_):
@@ -176,7 +167,7 @@ def test_what_was_asked_for_is_not_judged(request_):
 
 
 def test_a_stopped_reply_becomes_an_answer_without_tools():
-    _, released, _, answer = judge([ReplyStarted(), *OSLO, *END], first_token(0.7, 0.3))
+    _, released, _, answer = judge([core.ReplyStarted(), *OSLO, *END], first_token(0.7, 0.3))
     (note,) = released
     assert (note.kind, note.code) == ("dropped", "stopped_call")
     assert answer.tools == ()
@@ -187,10 +178,10 @@ def test_of_two_calls_one_is_stopped():
     events = [*call(0, "weather", {"city": "Lima"}), *call(1, "clock", {}), *END]
     _, released, _, answer = judge(events, gate=GROUNDING)
     assert answer is None
-    assert [event for event in released if isinstance(event, InvocationEnded)] == [
-        InvocationEnded(0, "call_1", "clock", {}, "{}")
+    assert [event for event in released if isinstance(event, core.InvocationEnded)] == [
+        core.InvocationEnded(0, "call_1", "clock", {}, "{}")
     ]
-    assert released[-1] == ReplyEnded("invocations")
+    assert released[-1] == core.ReplyEnded("invocations")
 
 
 def test_a_value_that_nobody_said_stops_a_call():
@@ -208,4 +199,4 @@ def test_a_value_that_nobody_said_stops_a_call():
     ],
 )
 def test_odd_log_probabilities_are_no_answer(tokens):
-    assert read_confidence([Logprobs(tokens)]) is None
+    assert read_confidence([core.Logprobs(tokens)]) is None

@@ -6,21 +6,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.tables import table
 
-from callboard.core import (
-    InvocationEnded,
-    InvocationStarted,
-    Note,
-    ReasoningPiece,
-    ReplyEnded,
-    ReplyStarted,
-    TextPiece,
-    Usage,
-)
+from callboard import core
 from callboard.modes import HallucinatedResultFilter
 from callboard.testing import coalesce
 
-CALL = InvocationEnded(0, "c0", "file", {}, "{}")
-END = ReplyEnded("invocations")
+CALL = core.InvocationEnded(0, "c0", "file", {}, "{}")
+END = core.ReplyEnded("invocations")
 
 
 def through(*events, stage=None):
@@ -34,11 +25,11 @@ def visible_text(events):
     said = ""
     for event in events:
         match event:
-            case TextPiece(text=text):
+            case core.TextPiece(text=text):
                 said += text
-            case Note(kind="alert", text=text):
+            case core.Note(kind="alert", text=text):
                 said += text.replace("the model wrote a result itself, and it was cut: ", "[cut: ") + "]"
-            case InvocationEnded():
+            case core.InvocationEnded():
                 said += "[call]"
             case _:
                 pass
@@ -98,66 +89,70 @@ ANYWHERE = [
 
 @table(("said", "left"), [*BEHIND, *ANYWHERE])
 def test_what_is_cut_behind_a_call(said, left):
-    assert visible_text(through(CALL, TextPiece(said), END)) == f"[call]{left}"
-    assert visible_text(through(TextPiece("I look."), CALL, TextPiece(said), END)) == f"I look.[call]{left}"
+    assert visible_text(through(CALL, core.TextPiece(said), END)) == f"[call]{left}"
+    assert visible_text(through(core.TextPiece("I look."), CALL, core.TextPiece(said), END)) == f"I look.[call]{left}"
 
 
 @table(("said", "left"), [*[(said, said) for said, _ in BEHIND], *ANYWHERE])
 def test_what_is_cut_in_a_reply_without_a_call(said, left):
-    assert visible_text(through(TextPiece(said), END)) == left
+    assert visible_text(through(core.TextPiece(said), END)) == left
 
 
 def test_calls_stay_calls():
-    events = [TextPiece("a"), CALL, TextPiece("Tool results: x"), CALL, TextPiece(" y\nz"), END]
+    events = [core.TextPiece("a"), CALL, core.TextPiece("Tool results: x"), CALL, core.TextPiece(" y\nz"), END]
     assert visible_text(through(*events)) == "a[call][call][cut: Tool results: x y\nz]"
     assert through(*events)[-1] == END
-    tagged = [TextPiece("<tool_response>a"), CALL, TextPiece("b</tool_response>c"), END]
+    tagged = [core.TextPiece("<tool_response>a"), CALL, core.TextPiece("b</tool_response>c"), END]
     assert visible_text(through(*tagged)) == "[call][cut: <tool_response>ab</tool_response>]c"
 
 
 def test_a_call_ends_a_line_and_what_was_held():
-    assert visible_text(through(TextPiece("<tool_resp"), CALL, TextPiece("onse>x"), END)) == "<tool_resp[call]onse>x"
     assert (
-        visible_text(through(TextPiece("x"), CALL, TextPiece("Observation: y"), END)) == "x[call][cut: Observation: y]"
+        visible_text(through(core.TextPiece("<tool_resp"), CALL, core.TextPiece("onse>x"), END))
+        == "<tool_resp[call]onse>x"
+    )
+    assert (
+        visible_text(through(core.TextPiece("x"), CALL, core.TextPiece("Observation: y"), END))
+        == "x[call][cut: Observation: y]"
     )
 
 
 def test_what_is_no_text_is_not_touched():
     events = [
-        ReplyStarted("r"),
-        ReasoningPiece("Tool results: x"),
-        InvocationStarted(0, "c0", "file"),
+        core.ReplyStarted("r"),
+        core.ReasoningPiece("Tool results: x"),
+        core.InvocationStarted(0, "c0", "file"),
         CALL,
-        Usage(1),
+        core.Usage(1),
         END,
     ]
     assert through(*events) == events
-    piece = TextPiece("plain text", offsets=(3, 13))
+    piece = core.TextPiece("plain text", offsets=(3, 13))
     assert through(piece) == [piece]
 
 
 def test_text_is_held_no_longer_than_it_may_be_a_mark():
     stage = HallucinatedResultFilter()
     stage.feed(CALL)
-    assert stage.feed(TextPiece("Too")) == []
-    assert stage.feed(TextPiece("ls")) == [TextPiece("Tools")]
-    assert stage.feed(TextPiece(" are")) == [TextPiece(" are")]
-    assert stage.feed(TextPiece("\n{")) == [TextPiece("\n")]
-    assert stage.feed(TextPiece("a")) == [TextPiece("{a")]
+    assert stage.feed(core.TextPiece("Too")) == []
+    assert stage.feed(core.TextPiece("ls")) == [core.TextPiece("Tools")]
+    assert stage.feed(core.TextPiece(" are")) == [core.TextPiece(" are")]
+    assert stage.feed(core.TextPiece("\n{")) == [core.TextPiece("\n")]
+    assert stage.feed(core.TextPiece("a")) == [core.TextPiece("{a")]
 
 
 def test_each_reply_begins_anew():
     stage = HallucinatedResultFilter()
     assert (
-        visible_text(through(CALL, TextPiece("Observation: x"), ReplyEnded("retry"), stage=stage))
+        visible_text(through(CALL, core.TextPiece("Observation: x"), core.ReplyEnded("retry"), stage=stage))
         == "[call][cut: Observation: x]"
     )
-    assert visible_text(through(TextPiece("Observation: x"), END, stage=stage)) == "Observation: x"
+    assert visible_text(through(core.TextPiece("Observation: x"), END, stage=stage)) == "Observation: x"
 
 
 def test_a_reply_that_breaks_off_says_what_was_cut():
-    assert visible_text(through(CALL, TextPiece("Observation: x"))) == "[call][cut: Observation: x]"
-    assert visible_text(through(CALL, TextPiece("Observ"))) == "[call]Observ"
+    assert visible_text(through(CALL, core.TextPiece("Observation: x"))) == "[call][cut: Observation: x]"
+    assert visible_text(through(CALL, core.TextPiece("Observ"))) == "[call]Observ"
 
 
 PARTS = st.sampled_from(
@@ -206,14 +201,14 @@ def test_any_split_gives_the_same(parts, sizes):
             whole.append(CALL)
             pieces.append(CALL)
             continue
-        if whole and isinstance(whole[-1], TextPiece):
-            whole[-1] = TextPiece(whole[-1].text + part)
+        if whole and isinstance(whole[-1], core.TextPiece):
+            whole[-1] = core.TextPiece(whole[-1].text + part)
         else:
-            whole.append(TextPiece(part))
+            whole.append(core.TextPiece(part))
         while part:
             size = sizes[turn % len(sizes)]
             turn += 1
-            pieces.append(TextPiece(part[:size]))
+            pieces.append(core.TextPiece(part[:size]))
             part = part[size:]  # noqa: PLW2901  # it is eaten up
     assert coalesce(through(*whole, END)) == coalesce(through(*pieces, END))
 
@@ -234,7 +229,7 @@ def test_the_work_is_linear():
         sys.setprofile(watch)
         try:
             for _ in range(count):
-                stage.feed(TextPiece(piece))
+                stage.feed(core.TextPiece(piece))
         finally:
             sys.setprofile(None)
         return done
