@@ -87,9 +87,9 @@ class Stage:
         self.here.append((server, asyncio.create_task(server.serve(sockets=[listening]))))
         return self.web(listening.getsockname()[1], **changes)
 
-    def web(self, port, *, sample=None, **changes):
-        url = f"http://127.0.0.1:{port}/mcp"
-        return self.client(settings=ServerSettings(name="s", transport="http", url=url, **changes), sample=sample)
+    def web(self, port, *, elicit=None, sample=None, **changes):
+        settings = ServerSettings(name="s", transport="http", url=f"http://127.0.0.1:{port}/mcp", **changes)
+        return self.client(settings=settings, elicit=elicit, sample=sample)
 
     async def close_after_test(self):
         for client in self.clients:
@@ -454,6 +454,7 @@ async def test_tools_that_changed_while_it_was_away_are_told(stage):
 
 
 @PROTOCOLS
+@pytest.mark.filterwarnings("ignore:The .* deprecated as of 2026-07-28")  # of the server, which is in this process
 async def test_progress_logs_and_questions_pass(stage, protocol):
     async def elicit(message, schema):
         assert message == "Who are you?"
@@ -467,8 +468,8 @@ async def test_progress_logs_and_questions_pass(stage, protocol):
         text = mcp_types.TextContent(type="text", text=request.messages[0].content.text + " = 4")
         return mcp_types.CreateMessageResult(role="assistant", content=text, model="m")
 
-    settings = stage.settings(server="ordinary", protocol=protocol, sampling=True, idle_timeout=1.0)
-    client = stage.client(settings=settings, elicit=elicit, sample=sample)
+    asks = {"elicit": elicit, "sample": sample, "sampling": True}
+    client = await stage.ordinary(protocol=protocol, idle_timeout=1.0, **asks)
     steps = []
     await client.call("steps", {}, on_progress=lambda *step: steps.append(step))
     assert steps == [(1.0, 3.0, "on"), (2.0, 3.0, "on"), (3.0, 3.0, "on")]
