@@ -73,16 +73,29 @@ def running(callboard):
         process.communicate()
 
 
-def test_it_runs_the_jobs_of_its_agents(place, callboard):
-    job = submit("crew:greeter")
-    ended = callboard("worker", "--agents", "crew:greeter", "--queue", "mine=90", "--until-idle", "0.1")
+def test_it_runs_the_jobs_of_its_agents_and_of_the_coding_agents_and_tells_how_they_ended(
+    place, callboard, monkeypatch
+):
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(place))
+    (place / "callboard").mkdir()
+    command = ["sh", "-c", f"cat > {place}/told.$$"]
+    (place / "callboard/callboard.toml").write_text(f"[[jobs.notify]]\ncommand = {json.dumps(command)}\n")
+    path = f"{place / 'crew.py'}:greeter"
+    jobs = [submit("crew:greeter"), submit(path)]
+    gone = str(place / "gone")  # a repository
+    jobs.append(with_store(lambda store: store.create("review", directory=gone, queue=host_queue())))
+    named = ["--agents", "crew:greeter", "--agents", "crew.py:greeter", "--queue", "mine=90", "--queue", host_queue()]
+    ended = callboard("worker", *named, "--until-idle", "0.1")
     assert (ended.returncode, ended.stdout) == (0, "")
-    queues = "mine, callboard-agent:crew:greeter"
+    queues = f"mine, {host_queue()}, callboard-agent:crew:greeter, callboard-agent:{path}"
     assert ended.stderr == f"callboard works on {queues} of {place / 'jobs.db'} (Ctrl-C stops it)\n"
-    job = with_store(lambda store: store.get(job.id))
-    assert (job.state, job.rounds) == ("completed", 1)
+    greeted, other, review = (with_store(lambda store, job=job: store.get(job.id)) for job in jobs)
+    assert [(job.state, job.rounds) for job in (greeted, other)] == [("completed", 1)] * 2
+    assert (review.state, "gone" in review.error) == ("failed", True)
+    told = [json.loads(each.read_text()) for each in place.glob("told.*")]
+    assert {each["job"]: each["state"] for each in told} == {job.id: job.state for job in (greeted, other, review)}
     # It is nobody's directory, so that it is listed in each.
-    assert job.id in callboard("jobs", "list").stdout
+    assert greeted.id in callboard("jobs", "list").stdout
 
 
 @pytest.mark.usefixtures("place")
@@ -103,25 +116,6 @@ def test_it_shows_its_figures_and_writes_its_log_as_json(running, monkeypatch):
     assert process.wait() == 0
 
 
-def test_it_runs_the_jobs_of_its_agents_by_module_and_by_path(place, callboard):
-    job, other = submit("crew:greeter"), submit(f"{place / 'crew.py'}:greeter")
-    named = ["--agents", "crew:greeter", "--agents", "crew.py:greeter"]
-    assert callboard("worker", *named, "--until-idle", "0.1").returncode == 0
-    assert with_store(lambda store: store.get(job.id)).state == "completed"
-    assert with_store(lambda store: store.get(other.id)).state == "completed"
-
-
-def test_it_tells_the_user_how_a_job_ended(place, callboard, monkeypatch):
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(place))
-    (place / "callboard").mkdir()
-    command = ["sh", "-c", f"cat > {place / 'told'}"]
-    (place / "callboard/callboard.toml").write_text(f"[[jobs.notify]]\ncommand = {json.dumps(command)}\n")
-    job = submit("crew:greeter")
-    assert callboard("worker", "--agents", "crew:greeter", "--until-idle", "0.1").returncode == 0
-    told = json.loads((place / "told").read_text())
-    assert (told["job"], told["state"]) == (job.id, "completed")
-
-
 def test_it_takes_limits_and_how_long_jobs_are_kept_from_the_users_settings(place, callboard, monkeypatch):
     monkeypatch.setenv("XDG_CONFIG_HOME", str(place))
     (place / "callboard").mkdir()
@@ -134,16 +128,6 @@ def test_it_takes_limits_and_how_long_jobs_are_kept_from_the_users_settings(plac
     with Database.open() as database, database.engine.connect() as connection:
         limits = connection.exec_driver_sql("SELECT queue, starts FROM callboard_queue_limits WHERE starts > 0").all()
     assert [*limits] == [(agent_queue("crew:greeter"), 1)]
-
-
-def test_it_runs_the_jobs_of_the_coding_agents(place, callboard):
-    """Of a repository that is gone by now, here."""
-    gone = str(place / "gone")
-    job = with_store(lambda store: store.create("review", directory=gone, queue=host_queue()))
-    assert callboard("worker", "--until-idle", "0.1").returncode == 0
-    job = with_store(lambda store: store.get(job.id))
-    assert job.state == "failed"
-    assert "gone" in job.error
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

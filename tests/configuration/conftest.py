@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from callboard.configuration import disconnect_ensembles, prepare_ensembles
+from callboard.configuration import disconnect_ensembles, load_settings, prepare_ensembles
 from callboard.execution import run_invoker
 
 
@@ -19,6 +19,21 @@ def write(tmp_path):
         return path
 
     return write
+
+
+@pytest.fixture
+def load_files(tmp_path):
+    """Loads the settings of a project by the user's file and its own. The user trusts the project by default."""
+    own, project = tmp_path / "config/callboard/callboard.toml", tmp_path / "project"
+    own.parent.mkdir(parents=True)
+    (project / ".git").mkdir(parents=True)
+
+    def load_files(text="", projects="", trust=True):
+        own.write_text(f'trusted = ["{project}"]\n{text}' if trust else text)
+        (project / "callboard.toml").write_text(projects)
+        return load_settings({}, project, {"XDG_CONFIG_HOME": str(tmp_path / "config")})
+
+    return load_files
 
 
 @pytest.fixture

@@ -1,6 +1,5 @@
 import pytest
 
-from callboard.configuration import load_settings
 from callboard.errors import CallerError
 
 OWN = """
@@ -18,16 +17,8 @@ grep = 100
 
 
 @pytest.fixture
-def load(tmp_path):
-    def loaded(project, own=None):
-        own = f'trusted = ["{tmp_path}"]\n{OWN}' if own is None else own
-        (tmp_path / ".git").mkdir(exist_ok=True)
-        (tmp_path / "callboard.toml").write_text(project)
-        (tmp_path / "config/callboard").mkdir(parents=True, exist_ok=True)
-        (tmp_path / "config/callboard/callboard.toml").write_text(own)
-        return load_settings({}, tmp_path, {"XDG_CONFIG_HOME": str(tmp_path / "config")}).coding
-
-    return loaded
+def load(load_files):
+    return lambda project, own=OWN, trust=True: load_files(own, project, trust).coding
 
 
 def test_the_tables_of_both_files_are_joined_key_by_key(load):
@@ -75,18 +66,17 @@ def test_what_cannot_be_is_told_by_its_place(load, text, place):
         '[coding.modes.review]\naccess = "full"',
     ],
 )
-def test_a_project_does_not_widen_what_may_be_done(load, tmp_path, text):
-    assert load(text, OWN) == load("", OWN)
-    assert load(text, f'trusted = ["{tmp_path}"]\n{OWN}') != load("", OWN)
+def test_a_project_does_not_widen_what_may_be_done(load, text):
+    assert load(text, trust=False) == load("")
+    assert load(text) != load("")
 
 
-@pytest.mark.parametrize("trust", ["", 'trusted = ["{}"]\n'])
-def test_what_one_file_denies_no_other_takes_back(load, tmp_path, trust):
-    own = (
-        f'{trust.format(tmp_path)}[coding.tools]\nforbidden_commands = ["curl"]\n[coding.modes.chat]\ndeny = ["git"]\n'
-    )
-    assert load("[coding.tools]\nforbidden_commands = []\n[coding.modes.chat]\ndeny = []", own) == load("", own)
+@pytest.mark.parametrize("trust", [True, False])
+def test_what_one_file_denies_no_other_takes_back(load, trust):
+    own = '[coding.tools]\nforbidden_commands = ["curl"]\n[coding.modes.chat]\ndeny = ["git"]\n'
+    nothing = "[coding.tools]\nforbidden_commands = []\n[coding.modes.chat]\ndeny = []"
+    assert load(nothing, own, trust) == load("", own)
     text = '[coding.tools]\nforbidden_commands = ["wget"]\n[coding.modes]\nchat.deny = ["bash"]\nbuild.deny = ["test"]'
-    coding = load(text, own)
+    coding = load(text, own, trust)
     assert coding.tools.forbidden_commands == ("curl", "wget")
     assert (coding.modes["chat"].deny, coding.modes["build"].deny) == (("git", "bash"), ("test",))

@@ -192,29 +192,23 @@ def test_cancelled_while_connecting(wires):
     assert wires.did == ["connect a", "connect b", "disconnect a"]
 
 
-def test_one_failing_disconnect_does_not_skip_the_rest(wires):
-    async def scenario():
-        ensembles = await prepare_ensembles(three())
-        wires.did.clear()
-        wires.fails.update({"disconnect c": OSError("stuck"), "disconnect a": TimeoutError()})
-        await disconnect_ensembles(ensembles)
-
+async def test_one_failing_disconnect_does_not_skip_the_rest(wires):
+    ensembles = await prepare_ensembles(three())
+    wires.did.clear()
+    wires.fails.update({"disconnect c": OSError("stuck"), "disconnect a": TimeoutError()})
     with pytest.raises(ToolExecutionFailure) as caught:
-        asyncio.run(scenario())
+        await disconnect_ensembles(ensembles)
     assert str(caught.value) == "ensemble c: cannot disconnect: stuck"
     assert caught.value.__notes__ == ["ensemble a: cannot disconnect: TimeoutError"]
     assert wires.did == ["disconnect c", "disconnect b", "disconnect a"]
 
 
-def test_cancelled_while_disconnecting(wires):
-    async def scenario():
-        ensembles = await prepare_ensembles(three())
-        wires.did.clear()
-        wires.fails.update({"disconnect c": OSError("stuck"), "disconnect b": asyncio.CancelledError()})
-        await disconnect_ensembles(ensembles)
-
+async def test_cancelled_while_disconnecting(wires):
+    ensembles = await prepare_ensembles(three())
+    wires.did.clear()
+    wires.fails.update({"disconnect c": OSError("stuck"), "disconnect b": asyncio.CancelledError()})
     with pytest.raises(asyncio.CancelledError) as caught:
-        asyncio.run(scenario())
+        await disconnect_ensembles(ensembles)
     assert caught.value.__notes__ == ["ensemble c: cannot disconnect: stuck"]
     assert wires.did == ["disconnect c", "disconnect b", "disconnect a"]
 

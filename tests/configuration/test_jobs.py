@@ -4,24 +4,13 @@ from datetime import timedelta
 
 import pytest
 
-from callboard.configuration import load_settings
 from callboard.configuration.jobs import NotifySettings, QueueSettings
 from callboard.errors import CallerError
 
 
 @pytest.fixture
-def load(tmp_path):
-    """Loads the settings with these two files, from the project's directory."""
-    own, project = tmp_path / "config/callboard/callboard.toml", tmp_path / "project"
-    own.parent.mkdir(parents=True)
-    project.mkdir()
-
-    def load(text, projects=""):
-        own.write_text(f'trusted = ["{project}"]\n{text}')
-        (project / "callboard.toml").write_text(projects)
-        return load_settings({}, project, {"XDG_CONFIG_HOME": str(tmp_path / "config")}).jobs
-
-    return load
+def load(load_files):
+    return lambda text, projects="": load_files(text, projects).jobs
 
 
 def test_commands_and_webhooks(load):

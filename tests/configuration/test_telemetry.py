@@ -2,7 +2,6 @@
 
 import pytest
 
-from callboard.configuration import load_settings
 from callboard.errors import CallerError
 from callboard.telemetry import TelemetrySettings
 
@@ -17,19 +16,8 @@ logs = "json"
 
 
 @pytest.fixture
-def load(tmp_path):
-    """The settings of a project that the user trusts, by its own file and the user's."""
-    project = tmp_path / "project"
-    project.mkdir()
-    own = tmp_path / "callboard/callboard.toml"
-    own.parent.mkdir()
-
-    def loaded(text, projects=""):
-        own.write_text(f'trusted = ["{project}"]\n{text}')
-        (project / "callboard.toml").write_text(projects)
-        return load_settings({}, project, {"XDG_CONFIG_HOME": str(tmp_path)}).telemetry
-
-    return loaded
+def load(load_files):
+    return lambda text, projects="": load_files(text, projects).telemetry
 
 
 def test_all_keys(load):

@@ -230,7 +230,7 @@ def test_answers_that_cannot_be_kept_end_the_run_once(tmp_path, caplog):
     assert not caplog.records
 
 
-def test_a_cancelled_run_keeps_what_is_done(tmp_path):
+async def test_a_cancelled_run_keeps_what_is_done(tmp_path):
     path, tasks = tmp_path / "m.jsonl", [task("a"), task("b")]
 
     class Stuck(ScriptedModel):
@@ -249,21 +249,18 @@ def test_a_cancelled_run_keeps_what_is_done(tmp_path):
         async for _ in run_tasks([Variant("default")], tasks, open_model, identity="m", file=RecordFile(path)):
             pass
 
-    async def scenario():
-        running = asyncio.ensure_future(consume())
-        await started.wait()
-        running.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await running
-
     started = asyncio.Event()
-    asyncio.run(scenario())
-    outcomes, requests = collect([ROME], tasks, path)
+    running = asyncio.ensure_future(consume())
+    await started.wait()
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    outcomes, requests = await asyncio.to_thread(collect, [ROME], tasks, path)
     assert len(requests) == 1
     assert outcomes[0].is_cached
 
 
-def test_tasks_run_side_by_side(tmp_path):
+async def test_tasks_run_side_by_side(tmp_path):
     peak = running = 0
 
     class Slow(ScriptedModel):
@@ -282,15 +279,10 @@ def test_tasks_run_side_by_side(tmp_path):
     async def open_model(_):
         yield Slow([ROME] * 10)
 
-    async def scenario():
-        options = RunnerOptions(concurrency=3)
-        tasks = [task(str(at)) for at in range(10)]
-        outcomes = run_tasks(
-            [Variant("v")], tasks, open_model, identity="m", file=RecordFile(tmp_path / "m"), options=options
-        )
-        return {outcome.task.identifier async for outcome in outcomes}
-
-    assert asyncio.run(scenario()) == {str(at) for at in range(10)}
+    tasks, file = [task(str(at)) for at in range(10)], RecordFile(tmp_path / "m")
+    options = RunnerOptions(concurrency=3)
+    outcomes = run_tasks([Variant("v")], tasks, open_model, identity="m", file=file, options=options)
+    assert {outcome.task.identifier async for outcome in outcomes} == {str(at) for at in range(10)}
     assert peak == 3
 
 
