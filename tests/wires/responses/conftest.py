@@ -46,11 +46,3 @@ def judge_response():
             ResponseResource.model_validate(body)
 
     return check
-
-
-@pytest.fixture(scope="session")
-def judge_body():
-    from openai.types.responses.response_create_params import ResponseCreateParamsStreaming
-    from pydantic import TypeAdapter
-
-    return TypeAdapter(ResponseCreateParamsStreaming).validate_python
