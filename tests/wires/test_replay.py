@@ -6,7 +6,7 @@ import re
 from itertools import pairwise
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.tables import table
 from tests.wires.replay import (
@@ -19,11 +19,8 @@ from tests.wires.replay import (
     run,
     run_bytes,
     stream,
-    terminals,
     without_prose,
 )
-
-from callboard.text.sse import encode_frame
 
 ROWS = [pytest.param(wire, row, id=f"{wire} {name}") for wire in FRAMINGS for name, row in rows(wire).items()]
 FRAMED = [
@@ -31,9 +28,6 @@ FRAMED = [
     for case in ROWS
     for framing in range(len(FRAMINGS[case.values[0]]))
 ]
-BYTEWISE = [case for case in ROWS if case.values[0] != "responses"]
-FRAMEWISE = [case for case in ROWS if case.values[0] == "responses"]
-"""These streams are so long that cutting at each of those bytes takes a minute."""
 
 
 @table(("wire", "row"), ROWS)
@@ -60,34 +54,25 @@ def test_any_split(case, data):
     assert without_prose(events) == expected(row)
 
 
-@table(("wire", "row"), BYTEWISE)
-def test_cut_around_the_end_of_each_frame_and_at_every_fifth_byte(wire, row):
+@table(("wire", "row"), ROWS)
+def test_cut_around_the_end_of_each_frame(wire, row):
     """Never an exception, one end, and no call is whole before all of it has come."""
     sent = stream(wire, row)
-    ends = {*range(0, len(sent), 5)}
+    ends = {0}
     for border in re.finditer(rb"\r?\n\r?\n", sent):
         ends |= {*range(max(0, border.start() - 2), min(len(sent), border.end() + 3))}
     for end in sorted(ends):
         # "cut" drops a frame that is not whole, so that it differs from an earlier prefix at the ends of frames only.
         is_whole = not end or sent[:end].endswith((b"\n\n", b"\r\n\r\n"))
-        for why in ("stop", "cut") if is_whole else ("stop",):
+        for why in ("stop", "cut", "length", "cancelled") if is_whole else ("stop",):
             check_cut(wire, row, run_bytes(decoder(wire, row), [sent[:end]], why))
 
 
-@table(("wire", "row"), FRAMEWISE)
-def test_cut_at_every_frame(wire, row):
-    """As above, at the end of each frame and in its middle."""
-    sent = payloads(row)
-    for end in range(len(sent)):
-        before = b"".join(encode_frame(payload.encode()) for payload in sent[:end])
-        for why in ("stop", "cut", "length", "cancelled"):
-            for half in ("", sent[end][: len(sent[end]) // 2]):
-                check_cut(wire, row, run_bytes(decoder(wire, row), [before, half.encode()], why))
-
-
-@table(("wire", "row"), FRAMEWISE)
-def test_cut_at_every_seventh_byte(wire, row):
+@settings(max_examples=20 * settings.default.max_examples)
+@given(
+    st.sampled_from([case.values for case in ROWS]), st.data(), st.sampled_from(["stop", "cut", "length", "cancelled"])
+)
+def test_cut_anywhere(case, data, why):
+    wire, row = case
     sent = stream(wire, row)
-    for end in range(0, len(sent), 7):
-        events = run_bytes(decoder(wire, row), [sent[:end]], "cut")
-        assert terminals(events) == events[-1:]
+    check_cut(wire, row, run_bytes(decoder(wire, row), [sent[: data.draw(st.integers(0, max(0, len(sent) - 1)))]], why))
