@@ -32,11 +32,6 @@ Enqueue = Callable[[Connection, DurableJob, float], None]
 """Queues the present segment of a job in the transaction of the connection, to begin after this delay in seconds."""
 
 
-FindObstacle = Callable[[DurableJob], str]
-"""Returns why this process cannot run a job, "" if it can."""
-FindModel = Callable[[DurableJob], str]
-"""Returns the name of the model of a job, "" if it is not known."""
-
 _PROGRESS = (AssistantCanister, InvocationCanister, ResultCanister, MeasuredReply)
 
 

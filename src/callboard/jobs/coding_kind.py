@@ -12,6 +12,7 @@ import asyncio
 import os
 import platform
 import shutil
+import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
@@ -163,18 +164,13 @@ class CodingKind(JobKind):
         self._show = show
 
     async def run(self, segment: JobSegment) -> Outcome:
-        job = segment.job
-        if self._request is None:
-            check_directory(job.directory, self._store.database)
-        folder = self._jobs.make(job.id)
-        async with self._own(job.id):
-            items = await self._read_items(segment, folder)
+        async with self._enter(segment) as (folder, items):
             record = CodingRecord(segment, folder, items, is_direct=self._request is not None)
             request = self._request or self._read_request(record.job)
             model = await asyncio.to_thread(self._open_model, request.settings)
             try:
                 segment.check_price(model)
-                with open_job_span(self.name, model, job.id):
+                with open_job_span(self.name, model, segment.job.id):
                     return await self._run(segment, record, request, model)
             except RunnerMissing as error:
                 self.obstacle = error
@@ -184,13 +180,8 @@ class CodingKind(JobKind):
 
     async def describe_interruption(self, segment: JobSegment, call: CallIntent) -> str:
         """Return what the job has changed so far, and what the interrupted command printed."""
-        job = segment.job
-        if self._request is None:
-            check_directory(job.directory, self._store.database)
-        folder = self._jobs.make(job.id)
-        async with self._own(job.id):
-            await self._read_items(segment, folder)
-            change = await describe_change(Path(job.directory), folder, MAX_CHANGE)
+        async with self._enter(segment) as (folder, _):
+            change = await describe_change(Path(segment.job.directory), folder, MAX_CHANGE)
             return describe_traces(change, read_end(folder / COMMAND_OUTPUT, MAX_PRINTED))
 
     async def _read_items(self, segment: JobSegment, folder: Path) -> list[Item]:
@@ -282,20 +273,26 @@ class CodingKind(JobKind):
         return request
 
     @asynccontextmanager
-    async def _own(self, identifier: str) -> AsyncIterator[None]:
-        """Hold the lock of the job's folder. A process that lost the job may need a moment to leave it."""
-        waited = 0.0
-        with ExitStack() as held:
+    async def _enter(self, segment: JobSegment) -> AsyncIterator[tuple[Path, list[Item]]]:
+        """Hold the lock of the job's folder, and return the folder and the entries that the job goes on from.
+
+        A process that lost the job may need a moment to leave it.
+        """
+        job = segment.job
+        if self._request is None:
+            check_directory(job.directory, self._store.database)
+        folder = self._jobs.make(job.id)
+        end = time.monotonic() + PATIENCE
+        with ExitStack() as resources:
             while True:
                 try:
-                    held.enter_context(self._jobs.running(identifier))
+                    resources.enter_context(self._jobs.running(job.id))
                     break
                 except CallerError:
-                    if waited > PATIENCE:
+                    if time.monotonic() > end:
                         raise
                 await asyncio.sleep(_LOOK_SECONDS)
-                waited += _LOOK_SECONDS
-            yield
+            yield folder, await self._read_items(segment, folder)
 
 
 class DurableApprover:

@@ -17,7 +17,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
-from sqlalchemy import URL, Connection, Engine, create_engine, event
+from sqlalchemy import Connection, Engine, create_engine, event
 from sqlalchemy.engine import ExceptionContext, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
@@ -217,27 +217,19 @@ def _make_engine(text: str) -> tuple[Engine, str]:
     driver = _DRIVERS.get(url.drivername)
     if driver is None or not url.database:
         raise CallerError("no such database", path=VARIABLE, hint=HINT)
-    if driver != "sqlite":
-        url = url.set(drivername=driver)
-        return _make_postgresql_engine(url), url.render_as_string(hide_password=True)
     if url.database == ":memory:":
         raise CallerError("a database in memory does not survive its process", path=VARIABLE, hint=HINT)
-    path = str(Path(str(url.database)).absolute())
-    return _make_sqlite_engine(url.set(drivername=driver, database=path)), path
-
-
-def _make_sqlite_engine(url: URL) -> Engine:
-    prepare_file(Path(str(url.database)))
-    engine = create_engine(url, hide_parameters=True)
-    event.listen(engine, "connect", _prepare_sqlite)
-    return engine
-
-
-def _make_postgresql_engine(url: URL) -> Engine:
+    if driver == "sqlite":
+        path = Path(url.database).absolute()
+        prepare_file(path)
+        engine = create_engine(url.set(drivername=driver, database=str(path)), hide_parameters=True)
+        event.listen(engine, "connect", _prepare_sqlite)
+        return engine, str(path)
+    url = url.set(drivername=driver)
     arguments = {"connect_timeout": CONNECT_TIMEOUT, "application_name": "callboard"}
     engine = create_engine(url, hide_parameters=True, connect_args=arguments, pool_size=2 * THREADS)
     event.listen(engine, "connect", _prepare_postgresql)
-    return engine
+    return engine, url.render_as_string(hide_password=True)
 
 
 def _prepare_postgresql(connection: Any, _: Any) -> None:

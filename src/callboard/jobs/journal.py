@@ -82,7 +82,8 @@ class JobJournal:
             await writing
             return
         self._saving = asyncio.create_task(writing)
-        self._saving.add_done_callback(_take_outcome)
+        # Retrieve the exception, so that asyncio does not warn: the next write raises it again.
+        self._saving.add_done_callback(lambda saving: saving.cancelled() or saving.exception())
 
     async def begin_call(self, invocation: core.InvocationCanister, idempotent: bool) -> None:
         """Commit that the call begins, unless it may as well run twice."""
@@ -174,12 +175,6 @@ class JobJournal:
             cost=before.cost + progress.cost if before.is_priced and progress.is_priced else None,
             memory={**job.memory, self.name: msgspec.to_builtins(notes)},
         )
-
-
-def _take_outcome(saving: asyncio.Task[None]) -> None:
-    """Looks at a failure that no call waits for any more: whatever is written next fails as well."""
-    if not saving.cancelled():
-        saving.exception()
 
 
 def _read_notes(notes: Any, identifier: str) -> _Notes | None:

@@ -85,8 +85,11 @@ def check_options(options: Mapping[str, Any], database: Database) -> None:
     refused = [option for name, option in _REFUSED.items() if options.get(name)]
     model = options.get("model")
     names = model_names(model) if isinstance(model, str) and model else []
-    if any(_is_of_host(*split_provider(each, providers())) for each in names):
-        refused.append(f"--model {model}")
+    for provider, name in [split_provider(each, providers()) for each in names]:
+        # A program or a file of the worker's host.
+        if provider == "command" or (provider == "local" and ("/" in name or name.endswith(".gguf"))):
+            refused.append(f"--model {model}")
+            break
     if options.get("access"):
         refused.append(f"--access {options['access']}")
     if refused and not load_job_settings().trust_database:
@@ -95,8 +98,3 @@ def check_options(options: Mapping[str, Any], database: Database) -> None:
             path=", ".join(refused),
             hint="trust_database = true in [jobs] of the callboard.toml of the worker's user allows it",
         )
-
-
-def _is_of_host(provider: str, model: str) -> bool:
-    """Return whether a model is a program or a file of the worker's host."""
-    return provider == "command" or (provider == "local" and ("/" in model or model.endswith(".gguf")))

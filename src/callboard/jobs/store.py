@@ -22,7 +22,7 @@ from callboard.core import ApprovalAnswered, InvocationCanister
 from callboard.core.ports import Clock
 from callboard.errors import CallboardError, CallerError
 from callboard.jobs import queries
-from callboard.jobs.claim import Claim, Enqueue, FindModel, FindObstacle, LeftToOthers, Superseded
+from callboard.jobs.claim import Claim, Enqueue, LeftToOthers, Superseded
 from callboard.jobs.database import Database
 from callboard.jobs.engine import enqueue
 from callboard.jobs.entries import Item, encode_entry
@@ -111,8 +111,8 @@ class DurableStore(JobReader):
         identifier: str,
         segment: int,
         executor: str,
-        find_obstacle: FindObstacle = lambda _: "",
-        find_model: FindModel = lambda job: job.model,
+        find_obstacle: Callable[[DurableJob], str] = lambda _: "",
+        find_model: Callable[[DurableJob], str] = lambda job: job.model,
     ) -> Claim:
         """Make this process the job's one runner.
 
@@ -120,8 +120,8 @@ class DurableStore(JobReader):
             identifier: The job.
             segment: The number of the segment that is to be run.
             executor: Who runs it.
-            find_obstacle: Why this process cannot run the job; a cancelled one needs only to be ended.
-            find_model: The name of the job's model.
+            find_obstacle: Returns why this process cannot run the job, "" if it can. A cancelled job needs only to be ended.
+            find_model: Returns the name of the job's model, "" if it is not known.
 
         Raises:
             Superseded: That segment is not to be run: the job has gone on, has ended, waits for a person, or was removed.

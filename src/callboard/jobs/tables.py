@@ -40,8 +40,16 @@ _KEY = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
 _tables = sa.MetaData()
 
 
-def _text(name: str, *, default: str = "") -> sa.Column[str]:
-    return sa.Column(name, sa.Text, nullable=False, default=default)
+def _texts(*names: str, default: str = "") -> list[sa.Column[str]]:
+    return [sa.Column(name, sa.Text, nullable=False, default=default) for name in names]
+
+
+def _integers(*names: str) -> list[sa.Column[int]]:
+    return [sa.Column(name, sa.Integer, nullable=False) for name in names]
+
+
+def _job_key() -> sa.Column[int]:
+    return sa.Column("job", sa.BigInteger, primary_key=True, autoincrement=False)
 
 
 jobs = sa.Table(
@@ -52,29 +60,11 @@ jobs = sa.Table(
     sa.Column("failures", sa.Integer, nullable=False, default=0),  # runners that died or failed and came no further
     # From here on as the fields of JobSummary.
     sa.Column("id", sa.Text, nullable=False, unique=True),
-    _text("kind"),
-    _text("state"),
-    _text("reason"),
-    _text("waits_for"),
-    _text("title"),
-    _text("directory"),
-    _text("model"),
-    _text("error"),
-    _text("phase"),
-    _text("queue"),
-    _text("partition"),
-    sa.Column("priority", sa.Integer, nullable=False),
-    sa.Column("segment", sa.Integer, nullable=False),
-    sa.Column("attempts", sa.Integer, nullable=False),
-    _text("executor"),
+    *_texts("kind", "state", "reason", "waits_for", "title", "directory", "model", "error", "phase"),
+    *_texts("queue", "partition", "executor", "parent", "schedule", "usage"),
+    *_integers("priority", "segment", "attempts", "rounds", "calls", "entries"),
     sa.Column("cancel_requested", sa.Boolean, nullable=False),
-    _text("parent"),
-    _text("schedule"),
-    sa.Column("rounds", sa.Integer, nullable=False),
-    sa.Column("calls", sa.Integer, nullable=False),
-    _text("usage"),
     sa.Column("cost", sa.Double),
-    sa.Column("entries", sa.Integer, nullable=False),
     sa.Column("created_at", sa.BigInteger, nullable=False),
     sa.Column("started_at", sa.BigInteger),
     sa.Column("completed_at", sa.BigInteger),
@@ -86,10 +76,8 @@ jobs = sa.Table(
 documents = sa.Table(
     f"{PREFIX}documents",
     _tables,
-    sa.Column("job", sa.BigInteger, primary_key=True, autoincrement=False),
-    _text("description"),
-    _text("input"),
-    _text("memory"),
+    _job_key(),
+    *_texts("description", "input", "memory"),
     sa.Column("output", sa.Text),
 )
 
@@ -97,68 +85,56 @@ entries = sa.Table(
     f"{PREFIX}entries",
     _tables,
     sa.Column("job", sa.BigInteger, nullable=False),
-    sa.Column("number", sa.Integer, nullable=False),
-    sa.Column("round", sa.Integer, nullable=False),
-    sa.Column("line", sa.Text, nullable=False),
+    *_integers("number", "round"),
+    *_texts("line"),
     sa.UniqueConstraint("job", "number"),
 )
 
 open_calls = sa.Table(
     f"{PREFIX}open_calls",
     _tables,
-    sa.Column("job", sa.BigInteger, primary_key=True, autoincrement=False),
+    _job_key(),
     sa.Column("call_id", sa.Text, primary_key=True),
-    _text("name"),
+    *_texts("name"),
     sa.Column("begun_at", sa.BigInteger, nullable=False),
-    sa.Column("segment", sa.Integer, nullable=False),
-    sa.Column("entries", sa.Integer, nullable=False),
+    *_integers("segment", "entries"),
 )
 
 approvals = sa.Table(
     f"{PREFIX}approvals",
     _tables,
-    sa.Column("job", sa.BigInteger, primary_key=True, autoincrement=False),
+    _job_key(),
     sa.Column("call_id", sa.Text, primary_key=True),
-    sa.Column("position", sa.Integer, nullable=False),
-    _text("name"),
+    *_integers("position"),
+    *_texts("name", "why", "digest", "verdict", "reason", "text", "token"),
     sa.Column("arguments", sa.Text),
-    _text("why"),
-    _text("digest"),
+    sa.Column("edited", sa.Text),
     sa.Column("is_question", sa.Boolean, nullable=False),
     sa.Column("asked_at", sa.BigInteger, nullable=False),
-    _text("verdict"),
-    _text("reason"),
-    _text("text"),
-    sa.Column("edited", sa.Text),
     sa.Column("answered_at", sa.BigInteger),
-    sa.Column("token", sa.Text, nullable=False, default=""),
 )
 
 notifications = sa.Table(
     f"{PREFIX}notifications",
     _tables,
-    sa.Column("job", sa.BigInteger, primary_key=True, autoincrement=False),
+    _job_key(),
     sa.Column("segment", sa.Integer, primary_key=True, autoincrement=False),
     sa.Column("state", sa.Text, primary_key=True),
-    _text("reason"),
-    _text("waits_for"),
+    *_texts("reason", "waits_for"),
     sa.Column("at", sa.BigInteger, nullable=False),
     sa.Column("due_at", sa.BigInteger, nullable=False, index=True),
     sa.Column("attempts", sa.Integer, nullable=False, default=0),
-    _text("done", default="[]"),
+    *_texts("done", default="[]"),
 )
 
 schedules = sa.Table(
     f"{PREFIX}schedules",
     _tables,
     sa.Column("name", sa.Text, primary_key=True),
-    _text("cron"),
-    _text("zone"),
-    _text("template"),
+    *_texts("cron", "zone", "template", "last_job"),
     sa.Column("is_paused", sa.Boolean, nullable=False),
     sa.Column("next_at", sa.BigInteger, nullable=False),
     sa.Column("last_at", sa.BigInteger),
-    _text("last_job"),
     sa.Column("created_at", sa.BigInteger, nullable=False),
 )
 
@@ -181,9 +157,8 @@ segments = sa.Table(
     _tables,
     sa.Column("job", sa.Text, primary_key=True),
     sa.Column("segment", sa.Integer, primary_key=True, autoincrement=False),
-    _text("queue"),
-    _text("partition"),
-    sa.Column("priority", sa.Integer, nullable=False),
+    *_texts("queue", "partition"),
+    *_integers("priority"),
     sa.Column("due_at", sa.BigInteger, nullable=False),
     sa.Column("executor", sa.Text),
     sa.Column("lease_until", sa.BigInteger),
@@ -197,8 +172,8 @@ queue_limits = sa.Table(
     f"{PREFIX}queue_limits",
     _tables,
     sa.Column("queue", sa.Text, primary_key=True),
-    sa.Column("starts", sa.Integer, nullable=False),
-    _text("started", default="[]"),
+    *_integers("starts"),
+    *_texts("started", default="[]"),
 )
 """How many segments of a queue start a minute, and when those of the last minute started."""
 
