@@ -10,7 +10,6 @@ import asyncio
 from collections.abc import Iterable, Mapping
 from contextlib import AsyncExitStack
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 from weakref import WeakKeyDictionary
 
@@ -52,9 +51,7 @@ class JobClient:
         self.store = DurableStore(self._database)
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self._open.aclose()
 
     async def submit(

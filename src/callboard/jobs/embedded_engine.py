@@ -81,8 +81,7 @@ class EmbeddedEngine(DatabaseEngine):
             taken = []
             room, running = self._count_room(), frozenset(self._running)
             with suppress(DatabaseUnavailable):
-                first = {"queues": [*room], "room": 1}
-                if room and await self.database.read(lambda connection: connection.execute(self._due, first).first()):  # noqa: B023
+                if bool(room) and await self.database.read(partial(self._is_due, room)):
                     taken = await self.database.run(partial(self._take, room, running))
             for job, segment, queue in taken:
                 self._running[job, segment] = queue
@@ -97,6 +96,9 @@ class EmbeddedEngine(DatabaseEngine):
         room, counts = self._places - len(self._running), Counter(self._running.values())
         limits = {name: (each.concurrency or self._places) - counts[name] for name, each in self._queues.items()}
         return {name: min(room, limit) for name, limit in limits.items() if min(room, limit) > 0}
+
+    def _is_due(self, room: Mapping[str, int], connection: Connection) -> bool:
+        return connection.execute(self._due, {"queues": [*room], "room": 1}).first() is not None
 
     def _take(
         self, room: Mapping[str, int], running: Collection[tuple[str, int]], connection: Connection

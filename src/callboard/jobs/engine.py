@@ -23,11 +23,11 @@ from callboard.jobs.lease import CHANNEL, Lease
 from callboard.jobs.tables import clock, insert_once, jobs, segments
 
 RunSegment = Callable[[str, int], Coroutine[Any, Any, None]]
-"""Runs a job's segment of a number to its end, or raises."""
+"""Runs the segment of a job, by its number, to its end."""
 PAUSE_SECONDS: Final = 5.0
 """Seconds before another attempt at a segment that raised, or that this worker cannot run."""
 SOON_SECONDS: Final = 3600
-"""A worker that ends when it is idle waits for what is due within so many seconds: nobody else might be there."""
+"""Seconds ahead for which a worker that ends when it is idle waits: nobody else might be there."""
 
 
 class Engine(Protocol):
@@ -42,7 +42,7 @@ class Engine(Protocol):
     """The id under which this process claims; "" if it does not serve."""
 
     def enqueue(self, connection: Connection, job: DurableJob, delay: float = 0) -> None:
-        """Queue the job's present segment in the transaction of this connection, to begin after `delay` seconds."""
+        """Queue the present segment of the job in the transaction of this connection, to begin after `delay` seconds."""
 
     async def serve(
         self,
@@ -74,14 +74,13 @@ class Engine(Protocol):
         """Stop serving: what was claimed is due again at once. If the database is away, it is when the lease ends."""
 
     async def is_idle(self) -> bool:
-        """Whether no segment of the served queues runs, or waits for a time that is near."""
+        """Return whether no segment of the served queues runs, or waits for a time that is near."""
 
 
 class DatabaseEngine(Engine):
     """The part that engines of one database share: they enqueue the same rows, and serve under a lease."""
 
     _running: Collection[tuple[str, int]]
-    """The jobs and numbers of the segments that run here."""
 
     def __init__(self, database: Database) -> None:
         self.database = database
@@ -125,7 +124,6 @@ class DatabaseEngine(Engine):
             return False
 
     def _free_segments(self, connection: Connection) -> None:
-        """Make the segments that this process claimed due again."""
         mine = segments.c.executor == self.executor
         # The next runner counts a failure, and a worker that stops in good order is not one.
         stopped = jobs.c.id.in_(sa.select(segments.c.job).where(mine)) & (jobs.c.state == "running")
@@ -135,7 +133,6 @@ class DatabaseEngine(Engine):
 
 
 def enqueue(connection: Connection, job: DurableJob, delay: float = 0) -> None:
-    """Queue the present segment of a job for any engine; see `Engine.enqueue`."""
     row = {"job": job.id, "segment": job.segment, "queue": job.queue, "partition": job.partition}
     due_at = clock(connection.dialect.name) + int(delay * 1000)
     statement = insert_once(segments, connection).values(due_at=due_at)

@@ -21,17 +21,15 @@ from callboard.errors import CallerError
 from callboard.text.surrogates import encode_json
 
 Item: TypeAlias = Canister | Step
-"""What an entry holds."""
 
 
 class ReplyTook(msgspec.Struct, frozen=True, omit_defaults=True):
     """What a reply took. It stands in the entry of the reply's last canister, whose own time is the reply's end."""
 
     began_at: datetime
-    """When it was asked for."""
     usage: dict[str, int] = {}
     cost: float | None = None
-    """In US dollars, None where it is not known."""
+    """US dollars, None if it is not known."""
 
 
 class MeasuredReply(NamedTuple):
@@ -75,7 +73,6 @@ class JobEntry(NamedTuple):
 
 
 def encode_entry(item: Item | MeasuredReply) -> str:
-    """The item as one line, without the line break."""
     if isinstance(item, MeasuredReply):
         return f"{encode_json(item.canister).decode()[:-1]},{_TOOK}{encode_json(item.took).decode()}}}"
     return encode_json(item).decode()

@@ -21,13 +21,13 @@ from callboard.jobs.store import DurableStore
 from callboard.jobs.streams import REPLY_PIECES, JobStreams
 
 LOOK_SECONDS: Final = 0.25
-"""Between two looks at a job that another process runs."""
+"""Seconds between two looks at a job that another process runs."""
 AT_ONCE: Final = 200
 """Entries that are read at once: a long job does not hold the event loop, and is not in memory as a whole."""
 
 
 class JobEvent(NamedTuple):
-    """An entry with its number and its round; or a piece of what is said just now, whose number is 0, with the same."""
+    """An entry with its number and its round; or a piece of the reply that is under way, with number 0."""
 
     number: int
     item: Item | Event
@@ -35,7 +35,7 @@ class JobEvent(NamedTuple):
 
 
 class JobLook(NamedTuple):
-    """What is new of a job, and its row; `is_whole` says that all entries of the row were told."""
+    """News of a job, and its row. `is_whole` is True if all entries of the row have come."""
 
     job: JobSummary
     events: Sequence[JobEvent]
@@ -43,7 +43,7 @@ class JobLook(NamedTuple):
 
 
 class JobResult(msgspec.Struct, frozen=True):
-    """How a job ended. `text` is that of its last reply, whatever became of it; `why` says what it fell short of."""
+    """How a job ended. `text` is that of its last reply; `why` says what the job fell short of."""
 
     state: str
     text: str
@@ -55,10 +55,9 @@ class JobResult(msgspec.Struct, frozen=True):
 
     @property
     def output(self) -> Any:
-        """The text of a completed job, or the value that it spells where its agent is known and has an output type.
+        """The text of a completed job; a value if its agent is known and has an output type.
 
-        Raises:
-            NoOutput: The job did not complete.
+        Raises NoOutput if the job did not complete.
         """
         if self.state != "completed":
             raise NoOutput(self.state, self.why)
@@ -80,7 +79,7 @@ class JobHandle:
         return f"<JobHandle {self.id}>"
 
     async def read(self) -> DurableJob:
-        """The job as it is now."""
+        """Return the job as it is now."""
         return await self._store.get(self.id)
 
     async def result(self) -> JobResult:
@@ -100,9 +99,9 @@ class JobHandle:
         )
 
     async def events(self, after: int = 0) -> AsyncGenerator[JobEvent]:
-        """The entries behind number `after`, each once and in order, as they are committed, until the job has ended.
+        """Yield the entries after number `after` as they are committed, until the job has ended.
 
-        Where this process runs the job, the pieces of a reply come before its entries.
+        If this process runs the job, the pieces of a reply come before its entries.
         """
         async with aclosing(follow_events(self._store, self._streams, self.id, after)) as looks:
             async for look in looks:
@@ -112,7 +111,7 @@ class JobHandle:
                     return
 
     async def approvals(self) -> Sequence[Approval]:
-        """What the job waits for somebody to answer."""
+        """Return what the job waits for somebody to answer."""
         return [each for each in await self._store.read_approvals(self.id) if not each.verdict]
 
     async def answer(
@@ -133,16 +132,16 @@ class JobHandle:
         await self._store.answer(self.id, call_id, verdict, digest=digest, by=by or find_user_name(), **options)
 
     async def cancel(self, reason: str = "cancelled") -> None:
-        """End the job, its model call and its commands, wherever they run. One that has ended stays as it is."""
+        """End the job, its model call and its commands, wherever they run. A job that has ended stays as it is."""
         await self._store.request_cancel(self.id, reason)
 
 
 async def follow_events(
     store: DurableStore, streams: JobStreams, identifier: str, after: int
 ) -> AsyncGenerator[JobLook]:
-    """The entries of a job behind number `after`, as they are committed, and the pieces before them, as `JobEvent` has it.
+    """Yield the entries of a job after number `after` as they are committed, and the pieces before them.
 
-    It looks every quarter of a second at least, whether anything is new or not, until whoever reads it leaves.
+    It looks at least every quarter of a second, and yields also if nothing is new, until the reader leaves.
     """
     with streams.subscribe(identifier) as news:
         number: int | None = None

@@ -35,7 +35,6 @@ QUEUE: Final = "callboard"
 DIRECT: Final = "direct-"
 """How the queue of a job begins that its command runs; behind a colon is the queue of workers of its host."""
 CHAT: Final = "chat"
-"""The kind of a chat."""
 TRACE: Final = "traceparent"
 """The key of the job's trace in its input."""
 
@@ -69,36 +68,34 @@ class JobSummary(msgspec.Struct, frozen=True, kw_only=True):
     kind: str
     state: DurableState = "pending"
     reason: str = ""
-    """Why it is in its state, where there is something to say."""
+    """Why it is in its state."""
     waits_for: WaitsFor = ""
     title: str = ""
-    """The first line of the description."""
     directory: str = ""
     model: str = ""
     error: str = ""
     phase: str = ""
     queue: str = QUEUE
     partition: str = ""
-    """What at most so many jobs work on at once, such as a repository; "" is none."""
+    """One job of a partition, such as a repository, runs at a time; "" is none."""
     priority: int = 0
     """The lowest comes first."""
     segment: int = 1
     """The number of the segment that is queued or runs, or was the last."""
     attempts: int = 0
-    """How often a segment of the job was begun."""
+    """Number of times that a segment of the job was begun."""
     executor: str = ""
-    """Who claimed it last."""
+    """The executor that claimed it last."""
     cancel_requested: bool = False
     parent: str = ""
     """`JOB@ROUND` that it was forked from."""
     schedule: str = ""
-    """The name of the schedule that submitted it."""
     rounds: int = 0
     calls: int = 0
     usage: dict[str, int] = {}
     cost: float | None = None
     entries: int = 0
-    """How many there are; they are numbered from 1."""
+    """Number of entries; they are numbered from 1."""
     created_at: datetime
     started_at: datetime | None = None
     completed_at: datetime | None = None
@@ -127,7 +124,7 @@ class DurableJob(JobSummary, frozen=True, kw_only=True):
 
 
 class JobTemplate(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a job is made of. Fields as of DurableJob."""
+    """The fields of a new job. See `DurableJob`."""
 
     kind: str
     description: str = ""
@@ -146,7 +143,6 @@ class JobTemplate(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
 
 def make_title(description: str) -> str:
-    """Return the first line of a description."""
     return description.strip().partition("\n")[0][:TITLE]
 
 
@@ -165,15 +161,14 @@ class Changes(TypedDict, total=False):
 
 
 class CallIntent(msgspec.Struct, frozen=True):
-    """A call that was begun and has no result yet: the intent that was committed before its tool started."""
+    """A call that was begun and has no result yet. It was committed before its tool started."""
 
     call_id: str
     name: str
     begun_at: datetime
     segment: int
-    """In which it was begun."""
     entries: int
-    """How many entries the job had then."""
+    """Number of entries that the job had then."""
 
 
 class Approval(msgspec.Struct, frozen=True, kw_only=True):
@@ -183,19 +178,17 @@ class Approval(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     arguments: dict[str, Any] | None = None
     why: str = ""
-    """Why it is asked, or the question."""
+    """The reason, or the question."""
     digest: str = ""
-    """Of what will run; an answer to something else is refused. "" is not compared."""
+    """Digest of what will run; an answer to something else is refused. "" is not compared."""
     is_question: bool = False
     asked_at: datetime | None = None
     verdict: Literal["", "allow", "deny"] = ""
-    """"" where it is open. A question is answered by "allow" with a text."""
+    """"" while it is open. A question is answered by "allow" with a `text`, a denial has a `reason`."""
     reason: str = ""
-    """Of a denial."""
     text: str = ""
-    """What a question was answered."""
     edited: dict[str, Any] | None = None
-    """Arguments in the place of the model's own."""
+    """Arguments that replace the model's."""
     answered_at: datetime | None = None
 
 

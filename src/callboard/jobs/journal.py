@@ -22,28 +22,26 @@ from callboard.jobs.job import Approval, Changes
 from callboard.jobs.segment import JobSegment
 
 _DIGITS: Final = 16
-"""Of a digest: nobody forges one, it only tells calls apart."""
+"""Digits of a digest. It only distinguishes calls; it is not a security measure."""
 
 
 class _Notes(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What the memory of a job keeps of a run."""
+    """What the memory of a job keeps of a run; `before` is what earlier runs of the job used."""
 
     job: str
     segment: int
     progress: core.RunProgress
     before: core.RunProgress
-    """What earlier runs of the job used."""
 
 
 class JobJournal:
     """A Journal over the claim of a segment.
 
-    `progress` is that of an interrupted run, None where a new one begins. `is_reopened` says that the run had ended, and
-    that somebody resumed its job since.
+    `progress` is that of an interrupted run, None for a new run. `is_reopened` is True if the run had ended, and somebody
+    resumed its job since. `start` is the progress of a run that goes on without saved progress.
     """
 
     def __init__(self, segment: JobSegment, name: str = "run", *, start: core.RunProgress | None = None) -> None:
-        """Takes a segment, the journal's name, and the progress of a run that goes on without any that was saved."""
         job = segment.job
         self._segment = segment
         self.name = name
@@ -63,7 +61,7 @@ class JobJournal:
         self._at = segment.clock()
         """When the last thing was written."""
         self._charged = self._measured.cost
-        """Of the run's cost, what the budgets have."""
+        """The part of the run's cost that the budgets have."""
         self._before = notes.before if notes else _subtract(job.rounds, job.calls, job.usage, job.cost, start)
 
     def call_key(self, invocation: core.InvocationCanister) -> str:
@@ -73,7 +71,7 @@ class JobJournal:
         return f"{self._segment.job.id}:{invocation.identifier}{again}"
 
     async def save(self, items: Sequence[Item], progress: core.RunProgress, *, begins: bool = False) -> None:
-        """Commit what the conversation has grown by, and the progress; where calls begin, together with these."""
+        """Commit new entries and the progress; if `begins`, together with the calls that begin."""
         self._counts.update([each.identifier for each in items if isinstance(each, core.InvocationCanister)])
         await self._charge(progress)
         written = self._segment.claim.append(self._measure_reply(items, progress), **self._changes(progress))
@@ -93,14 +91,13 @@ class JobJournal:
             await asyncio.shield(self._saving)
 
     async def end_call(self, _: core.InvocationCanister, result: core.ResultCanister) -> None:
-        """Commit the result, and that the call is over."""
         self._at = self._segment.clock()
         await self._segment.commit(self._segment.claim.end_call(result))
 
     def answers(self, waiting: Iterable[core.InvocationCanister]) -> tuple[dict[str, core.Answer], dict[str, Any]]:
-        """What people have answered about calls that wait: approvals, and results of questions, by identifiers.
+        """Return the answers to calls that wait: approvals, and results of questions, by identifiers.
 
-        An answer about another call of the same identifier, from earlier in the conversation, is none.
+        An answer about an earlier call of the same identifier does not count.
         """
         digests = {each.identifier: self.digest(each) for each in waiting}
         approvals: dict[str, core.Answer] = {}
@@ -116,7 +113,7 @@ class JobJournal:
         return approvals, results
 
     def ask(self, pending: Iterable[core.InvocationCanister], reasons: Mapping[str, str]) -> tuple[Approval, ...]:
-        """What people are asked: about calls that have a reason whether they may run, of the others for their results."""
+        """Return what people are asked: whether calls with a reason may run, and the results of the others."""
         return tuple(
             [
                 Approval(
@@ -132,7 +129,7 @@ class JobJournal:
         )
 
     def digest(self, invocation: core.InvocationCanister) -> str:
-        """Of what an answer is about: the call, where it is in the job, and where it will run."""
+        """Return the digest of a call, its place in the job, and where it will run."""
         job = self._segment.job
         what = [job.id, job.directory, self._counts[invocation.identifier], invocation.identifier, invocation.name]
         text = msgspec.json.encode([*what, invocation.arguments, invocation.raw], order="sorted")
@@ -149,10 +146,7 @@ class JobJournal:
                 await budget.add(spent)
 
     def _measure_reply(self, items: Sequence[Item], progress: core.RunProgress) -> list[Item | MeasuredReply]:
-        """The items, the last of the reply among them with what it took, which is new in the progress.
-
-        The reply was asked for when the last thing was written.
-        """
+        """Return the items, the last of a new reply with what the reply took since the last write."""
         measured: list[Item | MeasuredReply] = [*items]
         before, began_at, self._at = self._measured, self._at, self._segment.clock()
         last = items[-1] if items else None
@@ -178,7 +172,7 @@ class JobJournal:
 
 
 def _read_notes(notes: Any, identifier: str) -> _Notes | None:
-    """The notes of a run of this job; those of the job that it was forked from say nothing of it."""
+    """Return the notes of a run of this job, not those of the job that it was forked from."""
     if notes is None:
         return None
     read = msgspec.convert(notes, _Notes)
@@ -188,7 +182,6 @@ def _read_notes(notes: Any, identifier: str) -> _Notes | None:
 def _subtract(
     rounds: int, calls: int, usage: Mapping[str, int], cost: float | None, start: core.RunProgress | None
 ) -> core.RunProgress:
-    """What a job has used besides the run that goes on."""
     start = start or core.RunProgress()
     used = core.Usage.from_counts(usage) - start.usage
     return core.RunProgress(

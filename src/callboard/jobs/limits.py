@@ -30,9 +30,9 @@ class JobLimits:
     """The limits of a database's jobs.
 
     Args:
-        database: The jobs'.
-        starts: How many segments start a minute, by the names of models.
-        dollars: What all jobs may cost in a day; None is no budget.
+        database: The jobs.
+        starts: Segments that start a minute, by the names of models.
+        dollars: Budget of all jobs in a day; None is no budget.
         clock: The time in UTC.
     """
 
@@ -52,15 +52,13 @@ class JobLimits:
         self._clock = clock
         self._day = ""
         self._sum = 0.0
-        """The sum of that day, as it was read last."""
+        """Sum of that day when it was last read."""
 
     @property
     def is_spent(self) -> bool:
-        """Whether nothing is left of the day's budget, as far as this process knows."""
         return self.dollars is not None and self._day == self._today() and self._sum >= self.dollars
 
     async def add(self, dollars: float) -> None:
-        """Add what a reply cost. Raises DatabaseUnavailable."""
         day = self._today()
 
         def add(connection: Connection) -> float:
@@ -72,7 +70,7 @@ class JobLimits:
         self._sum, self._day = await self._database.run(add), day
 
     async def reserve(self, job: JobSummary, model: str) -> tuple[float, str]:
-        """How many seconds the job's present segment has to wait, which is about to start and asks a model, and why."""
+        """Return how many seconds the present segment of the job must wait before it starts, and why."""
         if self.dollars is not None:
             await self.add(0.0)
             if self.is_spent:

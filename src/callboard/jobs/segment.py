@@ -41,7 +41,7 @@ from callboard.telemetry.logs import set_log_subject
 _log = logging.getLogger("callboard.jobs")
 
 OnSegment: TypeAlias = Callable[[DurableJob, DurableJob, float], None]
-"""Called with the job as a segment found it, as the segment left it, and the seconds in between."""
+"""Called with the job before and after a segment, and the seconds in between."""
 ROUNDS: Final = 50
 """Replies after which a segment gives way to the next one."""
 INTERRUPTED: Final = (
@@ -66,14 +66,13 @@ LONGEST_WAIT: Final = 86400.0
 
 @dataclass
 class SegmentControl:
-    """What a segment sees of the worker that runs it."""
+    """What a segment sees of the worker that runs it. `executor` is the id under which this process claims."""
 
     executor: str
-    """The id under which this process claims."""
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set when the worker stops: come to an end at the next safe point, and go on in a next segment."""
+    """Set when the worker stops: leave the job at the next safe point, for a next segment."""
     cancel_requested: bool = False
-    """Whether the task is cancelled because the job is; else the process ends."""
+    """True if the task is cancelled because the job is; else the process ends."""
 
 
 class JobBudget(Protocol):
@@ -94,8 +93,8 @@ class JobBudget(Protocol):
 class JobSegment:
     """What a kind has of its job while a segment runs.
 
-    `conversation` is the job's as the segment began; `call_counts` says how often each identifier of a call is in the
-    entries, those that were rolled back among them, and in what the runs of the segment have written since.
+    `conversation` is the job's when the segment began. `call_counts` counts the identifiers of calls in all entries, also in
+    those that were rolled back.
     """
 
     def __init__(
@@ -113,7 +112,6 @@ class JobSegment:
         self.conversation: list[Canister] = read_conversation(items)
         self.call_counts = Counter([each.identifier for each in items if isinstance(each, InvocationCanister)])
         self.failure: CallboardError | None = None
-        """What ended the claim."""
         self._call_numbers = {
             item.identifier: entry.number
             for entry, item in zip(entries, items, strict=True)
@@ -128,30 +126,28 @@ class JobSegment:
 
     @property
     def job(self) -> DurableJob:
-        """As of the last commit."""
         return self.claim.job
 
     @property
     def cancel_requested(self) -> bool:
-        """Whether the segment's task is cancelled because the job is; else the process ends."""
         return self._watch.cancel_requested
 
     def should_leave(self, rounds: int) -> bool:
-        """Whether a segment that has made so many rounds gives way to the next one; asked at a round's beginning."""
+        """Return whether a segment gives way to the next one after so many rounds."""
         is_spent = any(each.is_spent for each in self.budgets)
         return rounds >= ROUNDS or is_spent or self._watch.stopping.is_set()
 
     def check_price(self, model: Model) -> None:
-        """Check that the budgets can be held, where there are any. Raises CallerError."""
+        """Check that the budgets can be held, if there are any. Raises CallerError."""
         for budget in self.budgets:
             require_price(get_plan(model).prices, model.name, self.clock(), path=budget.setting)
 
     def publish(self, event: Event) -> None:
-        """Tell those who follow the job in this process."""
+        """Show an event to followers of the job in this process."""
         self._streams.publish(self.job.id, event)
 
     def announce(self) -> None:
-        """Tell those who follow the job in this process that entries were committed."""
+        """Tell followers of the job in this process that entries were committed."""
         self._streams.announce(self.job.id, self.job.entries)
 
     async def commit(self, writing: Awaitable[None]) -> None:
@@ -166,7 +162,7 @@ class JobSegment:
         self.announce()
 
     async def answer_open_calls(self, kind: JobKind) -> None:
-        """Give each call that was begun and has no result one that says so."""
+        """Give each call that was begun and has no result a result that says so."""
         waiting = [each for each in self.claim.open_calls if self._is_waiting(each)]
         results = []
         for call in waiting:
@@ -177,7 +173,7 @@ class JobSegment:
         self.conversation = order_results([*self.conversation, *results])
 
     async def end_cancelled(self, output: dict[str, Any] | None = None) -> None:
-        """End the job, because somebody cancelled it. Each call that was stopped by that gets a result that says so."""
+        """End a cancelled job. Each call that was stopped by that gets a result that says so."""
         for call_id, name in [*self.claim.running.items()]:
             result = error_result(call_id, "cancelled", CANCELLED.format(name=name))
             await self.claim.end_call(replace(result, timestamp=self.clock()))
@@ -204,14 +200,14 @@ class JobSegment:
 
 
 class SegmentRunner:
-    """Runs segments with the kinds that it is given.
+    """Runs segments of these kinds.
 
     Args:
-        store: Where the jobs are.
+        store: The jobs.
         kinds: What it can run.
-        streams: Who follows jobs in this process.
-        limits: How many segments of a model start a minute, and what all jobs may cost in a day.
-        on_segment: Called with each segment that is over.
+        streams: The followers of jobs in this process.
+        limits: Starts of a model a minute, and the budget of all jobs in a day.
+        on_segment: Called after each segment.
         clock: The time in UTC.
     """
 
@@ -234,7 +230,7 @@ class SegmentRunner:
         self._clock = clock
 
     async def __call__(self, identifier: str, number: int, watch: SegmentControl) -> None:
-        """Run a segment; it returns when what became of it is written, or when it is not this runner's any more.
+        """Run a segment. Return when its outcome is written, or when another runner has the job.
 
         Raises:
             LeftToOthers: It cannot run the job, whose row says why.
@@ -262,7 +258,7 @@ class SegmentRunner:
         return job.model or (self._kinds[job.kind].find_model(job) if job.kind in self._kinds else "")
 
     async def _limit(self, identifier: str) -> tuple[float, str]:
-        """How many seconds the limits let a segment wait, and why."""
+        """Return how many seconds the limits let a segment wait, and why."""
         if self._limits is None:
             return 0, ""
         try:

@@ -32,7 +32,6 @@ from callboard.jobs.store import DurableStore
 LOOK_SECONDS: Final = 60.0
 """Seconds between two looks for old jobs."""
 REMOVED_AT_ONCE: Final = 20
-"""Jobs that are looked up at once."""
 
 
 async def remove_old_jobs(store: DurableStore, keep: timedelta, queues: Collection[str] | None = None) -> int:
@@ -53,7 +52,7 @@ async def remove_old_jobs(store: DurableStore, keep: timedelta, queues: Collecti
 
 
 def load_job_settings() -> JobSettings:
-    """The user's `[jobs]`. Raises CallerError."""
+    """Return the user's `[jobs]`. Raises CallerError."""
     return load_settings({}, user_file(os.environ).parent, os.environ).jobs
 
 
@@ -68,7 +67,6 @@ def make_engine(database: Database, settings: JobSettings) -> Engine:
 
 
 def queue_settings(settings: JobSettings, queues: Collection[str]) -> dict[str, QueueSettings]:
-    """What the settings say of some queues."""
     return {name: settings.queues.get(name, QueueSettings()) for name in queues}
 
 

@@ -16,7 +16,6 @@ import json
 from collections.abc import Iterable, Iterator
 from datetime import datetime
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Final, Literal, Self, TypeAlias
 
 import msgspec
@@ -41,7 +40,6 @@ class CallSpan(msgspec.Struct, kw_only=True):
     ended_at: datetime | None = None
     state: CallState = "open"
     failure: str = ""
-    """Its category and the beginning of its message."""
 
     @property
     def seconds(self) -> float | None:
@@ -67,7 +65,6 @@ class RoundSpan(msgspec.Struct, kw_only=True):
 
     @property
     def ended_at(self) -> datetime | None:
-        """When the reply and its calls had ended."""
         return max([each for each in (self.replied_at, *[call.ended_at for call in self.calls]) if each], default=None)
 
 
@@ -138,7 +135,7 @@ class JobExport:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         self._end_reply()
         self._end_round()
         self._events.close()

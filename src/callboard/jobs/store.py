@@ -118,13 +118,13 @@ class DurableStore(JobReader):
 
         Args:
             identifier: The job.
-            segment: The number of the segment that is to be run.
-            executor: Who runs it.
+            segment: The number of the segment to run.
+            executor: The id of this process.
             find_obstacle: Returns why this process cannot run the job, "" if it can. A cancelled job needs only to be ended.
             find_model: Returns the name of the job's model, "" if it is not known.
 
         Raises:
-            Superseded: That segment is not to be run: the job has gone on, has ended, waits for a person, or was removed.
+            Superseded: The segment is not to be run: the job has gone on, has ended, waits for a person, or was removed.
             LeftToOthers: There is an obstacle, which the job's reason is now.
         """
 
@@ -195,16 +195,15 @@ class DurableStore(JobReader):
             identifier: The job.
             call_id: The call.
             verdict: A question is answered by "allow" and a text.
-            digest: That of the approval, as it was read: it says what the answer is about.
-            reason: Of a denial; the model reads it.
-            text: What a question is answered.
-            edited: Arguments in the place of the model's own.
+            digest: The digest of the approval that was read: it says what the answer is about.
+            reason: Reason of a denial; the model reads it.
+            text: Answer to a question.
+            edited: Arguments that replace the model's.
             by: Name of the user, session, client or key that answers.
             via: Face that takes the answer: terminal, board, AG-UI, ACP, MCP or Python.
 
         Raises:
-            CallerError: It says why the answer cannot be taken: no such call, another digest, it was answered before, or
-                the job does not wait any more.
+            CallerError: The answer cannot be taken: no such call, another digest, an earlier answer, or the job has ended.
         """
         token = secrets.token_hex(8)
         answered = {"verdict": verdict, "reason": reason, "text": text, "edited": edited, "token": token}
@@ -242,9 +241,9 @@ class DurableStore(JobReader):
         return await self.database.run(take)
 
     async def request_cancel(self, identifier: str, reason: str = "cancelled") -> DurableJob:
-        """Cancel a job: one that does not run is cancelled at once, a running one is ended by its runner.
+        """Cancel a job that does not run; a running job is ended by its runner. A job that has ended stays as it is.
 
-        One that has ended stays as it is. Raises CallerError for a job that is not there.
+        Raises CallerError if the job does not exist.
         """
 
         def cancel(connection: Connection) -> DurableJob:
@@ -264,11 +263,11 @@ class DurableStore(JobReader):
 
         Args:
             identifier: The job.
-            is_direct: Whether this process runs the job. Then its queue stays, and a chat that completed goes on, too.
-                Else workers of its host run it.
+            is_direct: True if this process runs the job. Its queue stays, and a chat that completed goes on, too. Else workers of
+                its host run it.
 
         Raises:
-            CallerError: The job completed, is a chat, has not ended, or is not there.
+            CallerError: The job completed, is a chat, has not ended, or does not exist.
         """
         target: list[int] = []
 
@@ -303,19 +302,16 @@ class DurableStore(JobReader):
         return await self.database.run(add)
 
     async def retry(self, identifier: str) -> DurableJob:
-        """A new job with the same input and first entries, from its beginning; its parent is `JOB@0`.
-
-        Raises CallerError for a job that is not there.
-        """
+        """Return a new job with the same input and first entries; its parent is `JOB@0`. Raises CallerError."""
         return await self.fork(identifier, 0, memory={})
 
     async def fork(self, identifier: str, at_round: int, *, memory: dict[str, Any] | None = None) -> DurableJob:
-        """A new job with the entries of the first rounds, whose first segment is queued; its parent is `JOB@ROUND`.
+        """Return a new job with the entries of the first rounds, whose first segment is queued; its parent is `JOB@ROUND`.
 
         Args:
             identifier: The job.
-            at_round: How many rounds the new job has; 0 are the entries it was created with.
-            memory: Stands in the place of the job's present memory.
+            at_round: Number of rounds of the new job; 0 are the entries it was created with.
+            memory: The new job's memory, by default the job's present one.
 
         Raises:
             CallerError: There is no such job, it is a chat, or it has fewer rounds.

@@ -19,7 +19,6 @@ import logging
 from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterable, Mapping
 from contextlib import asynccontextmanager, suppress
 from functools import partial
-from types import TracebackType
 from typing import Any, Final, Self
 
 from callboard.configuration.jobs import QueueSettings
@@ -33,25 +32,35 @@ from callboard.jobs.store import DurableStore
 from callboard.jobs.streams import JobStreams
 
 RESTART_SECONDS: Final = 1.0
-"""Before another worker begins; while the database is away, each of them fails."""
+"""Seconds before another worker begins; while the database is away, each of them fails."""
 CANCEL_SECONDS: Final = 0.3
 SCHEDULE_SECONDS: Final = 5.0
-"""Between two looks for schedules that are due, and so the most that a job of one is late."""
+"""Seconds between checks for due schedules. A scheduled job starts at most this late."""
 GRACE_SECONDS: Final = 10.0
-"""What a segment has to come to a safe point."""
+"""Seconds that a segment has to come to a safe point."""
 IDLE_SECONDS: Final = 0.1
-"""Between two looks whether there is anything to do, where that is asked."""
 
 _log = logging.getLogger("callboard.jobs")
 
 
 RunControlled = Callable[[str, int, SegmentControl], Coroutine[Any, Any, None]]
-"""Runs the segment of a job, by its number. It returns when the segment is over, for whatever reason that was written;
-what it raises hands the segment back to its queue, to begin again some seconds later."""
+"""Runs the segment of a job, by its number, until its outcome is written. If it raises, the segment goes back to its queue
+and begins again some seconds later.
+"""
 
 
 class Worker:
-    """Runs segments while it is entered as an asynchronous context manager."""
+    """Runs segments while it is entered as an asynchronous context manager.
+
+    Args:
+        engine: An engine that does not serve yet.
+        store: The store of the same database.
+        run_segment: Runs a segment.
+        queues: The queues to serve, with their settings.
+        concurrency: Maximum segments that run here at once.
+        on_loss: Called in a thread, with the reason, if the lease is lost; it must abandon the worker. By default the process
+            ends there.
+    """
 
     def __init__(
         self,
@@ -63,17 +72,6 @@ class Worker:
         concurrency: int = 4,
         on_loss: Callable[[str], None] | None = None,
     ) -> None:
-        """Takes what it works with; it closes none of them.
-
-        Args:
-            engine: That nothing serves with yet.
-            store: Of the same database.
-            run_segment: What runs a segment.
-            queues: The queues it serves, and what holds for each of them.
-            concurrency: How many segments run here at once.
-            on_loss: What to do in place of ending the process when the lease is lost. It is called in a thread, with the
-                reason, and has to see to it that the worker is abandoned.
-        """
         self._engine = engine
         self._store = store
         self._run_segment = run_segment
@@ -87,7 +85,6 @@ class Worker:
 
     @property
     def executor(self) -> str:
-        """The id under which it claims; "" where it does not serve."""
         return self._engine.executor
 
     async def __aenter__(self) -> Self:
@@ -95,9 +92,7 @@ class Worker:
         self._looks = [asyncio.create_task(look()) for look in (self._look_for_cancelled, self._look_for_due)]
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         try:
             await self._end()
         finally:
@@ -181,17 +176,16 @@ class Worker:
 
 
 class EmbeddedWorker:
-    """Runs workers one after another while it is entered as an asynchronous context manager."""
+    """Runs workers one after another while it is entered. `make_worker` makes a worker of its `on_loss`."""
 
     def __init__(self, make_worker: Callable[..., Worker]) -> None:
-        """Takes what makes a worker out of its `on_loss`."""
         self._make_worker = make_worker
         self._worker: Worker | None = None
         self._closing = asyncio.Event()
         self._running: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Self:
-        """Returns when the first worker works, and raises what keeps it from that."""
+        """Return when the first worker works. Raises what keeps it from that."""
         begun: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._running = asyncio.create_task(self._run(begun))
         try:
@@ -201,13 +195,10 @@ class EmbeddedWorker:
             raise
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self._close()
 
     def cancel(self, job_id: str) -> None:
-        """As of a Worker."""
         if self._worker is not None:
             self._worker.cancel(job_id)
 
@@ -231,7 +222,6 @@ class EmbeddedWorker:
                 await asyncio.wait_for(self._closing.wait(), RESTART_SECONDS)
 
     async def _run_worker(self, begun: asyncio.Future[None]) -> None:
-        """Work until the lease is lost, or this ends."""
         loop = asyncio.get_running_loop()
 
         def abandon(why: str) -> None:
@@ -257,9 +247,7 @@ async def open_worker(
 ) -> AsyncIterator[None]:
     """Run the jobs of these queues, as the user's settings say; `options` are those of a `Worker`.
 
-    Raises:
-        CallerError: The settings are wrong.
-        DatabaseUnavailable: The worker cannot begin.
+    Raises CallerError if the settings are wrong, DatabaseUnavailable if the worker cannot begin.
     """
     settings = await asyncio.to_thread(load_job_settings)
     engine = make_engine(store.database, settings)
