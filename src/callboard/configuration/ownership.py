@@ -52,7 +52,7 @@ def _find_unsafe_mode(path: Path, status: os.stat_result, *, trusted: bool) -> O
         return None
     if _is_world_writable(status):
         return OwnershipProblem(f"everybody may write to {path}", f"chmod o-w {path}")
-    if status.st_mode & stat.S_IWGRP and not trusted and not _is_private_group(status.st_gid):
+    if status.st_mode & stat.S_IWGRP and not trusted and not is_private_group(status.st_gid):
         return OwnershipProblem(f"a group may write to {path}", f"chmod g-w {path}")
     return None
 
@@ -61,8 +61,8 @@ def _is_world_writable(status: os.stat_result) -> bool:
     return bool(status.st_mode & stat.S_IWOTH)
 
 
-def _is_private_group(group: int) -> bool:
-    """Whether the user is the only member of a group, as most systems make one for each user."""
+def is_private_group(group: int) -> bool:
+    """Return whether the user is the only member of a group, as most systems make one for each user."""
     import grp  # noqa: PLC0415  # not on Windows
     import pwd  # noqa: PLC0415  # as above
 

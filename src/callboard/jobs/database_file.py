@@ -10,14 +10,13 @@ worker of the file's owner runs.
 from __future__ import annotations
 
 import errno
-import grp
 import os
-import pwd
 import re
 import stat
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
+from callboard.configuration.ownership import is_private_group
 from callboard.errors import CallerError
 from callboard.jobs import HINT, VARIABLE, DatabaseUnavailable
 
@@ -30,13 +29,6 @@ _OCTAL: Final = re.compile(r"\\([0-7]{3})")
 MOUNTS: Final = Path("/proc/self/mountinfo")
 _HEADER: Final = b"SQLite format 3\0"
 _OWN_DIRECTORY: Final = "choose a directory that only you can write to"
-
-
-class FileIdentity(NamedTuple):
-    """The identity of a file, which a rename keeps and a replacement does not."""
-
-    device: int
-    number: int
 
 
 def prepare_file(path: Path, *, mounts: Path = MOUNTS) -> None:
@@ -65,12 +57,13 @@ def prepare_file(path: Path, *, mounts: Path = MOUNTS) -> None:
         raise DatabaseUnavailable(error.strerror or "it cannot be opened", path=str(path), hint=HINT) from None
 
 
-def find_identity(path: str) -> FileIdentity | None:
+def find_identity(path: str) -> tuple[int, int] | None:
+    """Return the device and the number of the file at a path, which a rename keeps and a replacement does not."""
     try:
         status = os.stat(path)  # noqa: PTH116  # before each transaction
     except OSError:
         return None
-    return FileIdentity(status.st_dev, status.st_ino)
+    return status.st_dev, status.st_ino
 
 
 def find_file_system(path: Path, mounts: Path = MOUNTS) -> str:
@@ -132,11 +125,5 @@ def _check_file(status: os.stat_result, path: Path) -> None:
 
 def _others_write(status: os.stat_result) -> bool:
     """Return whether a user besides the owner and root may write. A group that has no other member does not count."""
-    if status.st_mode & stat.S_IWOTH or not status.st_mode & stat.S_IWGRP:
-        return bool(status.st_mode & stat.S_IWOTH)
-    try:
-        user, group = pwd.getpwuid(os.geteuid()), grp.getgrgid(status.st_gid)
-    except KeyError:
-        return True
-    is_own = (group.gr_gid, group.gr_name) == (user.pw_gid, user.pw_name)
-    return not is_own or not {*group.gr_mem} <= {user.pw_name}
+    by_group = status.st_mode & stat.S_IWGRP and not is_private_group(status.st_gid)
+    return bool(status.st_mode & stat.S_IWOTH or by_group)
