@@ -37,11 +37,9 @@ class Queue:
 
 
 @pytest.fixture(autouse=True)
-def no_waiting(monkeypatch):
-    """Nobody takes the power away from a test, so none waits for the disk; and a worker that ends waits for no write."""
+def no_disk(monkeypatch):
+    """Nobody takes the power away from a test, so that none waits for the disk."""
     monkeypatch.setattr("callboard.jobs.database.SYNCHRONOUS", "OFF")
-    monkeypatch.setattr("callboard.jobs.lease._WAIT_SECONDS", 0.05)
-    monkeypatch.setattr("callboard.jobs.lease._LOOK_SECONDS", 0.02)
 
 
 @pytest.fixture(autouse=True)
