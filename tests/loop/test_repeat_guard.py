@@ -74,73 +74,79 @@ AGAIN = (
     "You made this call in round 1 already, and nothing has changed since: its result is below. "
     "Do something else: use what it says, look somewhere else, change something, or finish."
 )
+MADE = "You made this call in round 1 already"
+FAILED = core.error_result("?", "execution", "no such file")
+GONE = core.error_result("?", "network", "gone")
+INVALID = core.error_result("?", "validation", "x")
+READING, WRITING = ("file", {"action": "read"}), ("file", {"action": "write"})
+TEST, EDIT = ("write", {"path": "test"}), ("write", {"path": "edit"})
+FIVE = [("write", {"path": str(number)}) for number in range(5)]
 
 
-def test_a_call_that_is_made_again_is_told_and_gets_its_result():
+def earlier(number, text):
+    return f"This call was not run again. It is the same as in round {number}, and this is its earlier result:\n{text}"
+
+
+A_AGAIN = f"{AGAIN}\nread: {{'path': 'a'}}"
+A_EARLIER = earlier(1, "read: {'path': 'a'}")
+CHANGE_EARLIER = earlier(1, "write: {'path': 'a'}")
+
+
+@table(
+    ("on_repeated_call", "rounds"),
+    [
+        # It is told, and gets its result, as often as it is made, with one sentence.
+        ("warn", [(A, "ran"), (B, "ran"), (A, A_AGAIN), (A, A_AGAIN)]),
+        # A change makes it worth it again, but not one that failed, nor its own.
+        ("warn", [(A, "ran"), (CHANGE, "ran"), (A, "ran")]),
+        ("warn", [(A, "ran"), ((*CHANGE, FAILED), "ran"), (A, MADE)]),
+        ("warn", [(A, "ran"), ((*CHANGE, INVALID), "ran"), (A, MADE)]),
+        ("warn", [(CHANGE, "ran"), (CHANGE, MADE)]),
+        ("warn", [(CHANGE, "ran"), (("write", {"path": "b"}), "ran"), (CHANGE, "ran")]),
+        # One that failed is not tried again unchanged; a failure of the network may pass.
+        ("warn", [((*A, FAILED), "ran"), (A, f"{MADE}, it failed, and nothing has changed since: its error")]),
+        ("warn", [((*A, FAILED), "ran"), (CHANGE, "ran"), (A, "ran")]),
+        ("warn", [((*A, GONE), "ran"), (A, "ran")]),
+        ("warn", [(("raed", {}), "Error: no tool 'raed'"), (("raed", {}), f"{MADE}, it failed")]),
+        # Which calls of a tool change something may depend on their arguments.
+        ("warn", [(READING, "ran"), (("file", {"action": "read", "path": "b"}), "ran"), (READING, MADE)]),
+        ("warn", [(READING, "ran"), (WRITING, "ran"), (READING, "ran")]),
+        # A circle of five is none. What came of calls makes the difference, but not the time that they took.
+        ("warn", [(each, "ran") for each in FIVE * 3]),
+        ("warn", [(each, "ran") for left in range(6) for each in ((*TEST, f"{6 - left} failed"), EDIT)]),
+        (
+            "warn",
+            [
+                *[(each, "ran") for seconds in ("0.12", "0.31") for each in ((*TEST, f"1 failed in {seconds}s"), EDIT)],
+                ((*TEST, "1 failed in 2 s"), "You are going in circles"),
+            ],
+        ),
+        # With "final_answer", a call that changes something has its result of the round before, an idempotent one of any.
+        ("final_answer", [(A, "ran"), (B, "ran"), (A, A_EARLIER)]),
+        ("final_answer", [(CHANGE, "ran"), (CHANGE, CHANGE_EARLIER)]),
+        ("final_answer", [(A, "ran"), (CHANGE, "ran"), (A, "ran")]),
+        ("final_answer", [(CHANGE, "ran"), (A, "ran"), (CHANGE, "ran")]),
+        ("final_answer", [((*A, FAILED), "ran"), (A, "ran")]),
+    ],
+)
+def test_which_calls_run_again(on_repeated_call, rounds):
+    run = Driven(on_repeated_call)
+    for call, answer in rounds:
+        (told,) = run.round(call)
+        assert told == answer or (answer != "ran" and told.startswith(answer))
+        assert on_repeated_call == "final_answer" or not run.actions[0].last
+
+
+def test_the_error_of_a_call_that_failed_is_given_again():
     run = Driven()
-    assert run.round(A) == ["ran"]
-    assert run.round(B) == ["ran"]
-    assert run.round(A) == [f"{AGAIN}\nread: {{'path': 'a'}}"]
-    assert run.round(A) == [f"{AGAIN}\nread: {{'path': 'a'}}"]  # as often as it is made, with one sentence
-    assert not run.actions[0].last
+    run.round((*A, FAILED))
+    assert run.round(A)[0].endswith("\nError: no such file")
 
 
-def test_a_change_makes_a_call_worth_it_again():
-    run = Driven()
-    assert [run.round(each) for each in (A, CHANGE, A)] == [["ran"], ["ran"], ["ran"]]
-
-
-@table("error", [core.error_result("?", "execution", "no such file"), core.error_result("?", "validation", "x")])
-def test_a_change_that_failed_is_none(error):
-    run = Driven()
-    run.round(A)
-    run.round((*CHANGE, error))
-    assert run.round(A)[0].startswith("You made this call in round 1 already")
-
-
-def test_a_call_that_changes_something_is_not_made_again_by_its_own_change():
-    run = Driven()
-    assert run.round(CHANGE) == ["ran"]
-    assert run.round(CHANGE)[0].startswith("You made this call in round 1 already")
-    run = Driven()
-    run.round(CHANGE)
-    run.round(("write", {"path": "b"}))
-    assert run.round(CHANGE) == ["ran"]
-
-
-def test_a_call_that_failed_is_not_tried_again_unchanged():
-    run = Driven()
-    run.round((*A, core.error_result("?", "execution", "no such file")))
-    (told,) = run.round(A)
-    assert told.startswith("You made this call in round 1 already, it failed, and nothing has changed since: its error")
-    assert told.endswith("\nError: no such file")
-    run.round(CHANGE)
-    assert run.round(A) == ["ran"]
-
-
-def test_a_failure_of_the_network_may_pass():
-    run = Driven()
-    run.round((*A, core.error_result("?", "network", "gone")))
-    assert run.round(A) == ["ran"]
-
-
-def test_what_cannot_run_is_told_as_well():
-    run = Driven()
-    assert "no tool 'raed'" in run.round(("raed", {}))[0]
-    assert run.round(("raed", {}))[0].startswith("You made this call in round 1 already, it failed")
+def test_a_call_that_is_denied_is_told_as_well():
     run = Driven(policy=Policy([("write", "deny")]))
     run.round(CHANGE)
     assert "may not run" in run.round(CHANGE)[0]
-
-
-def test_which_calls_of_a_tool_change_something_may_depend_on_their_arguments():
-    run = Driven()
-    reading, writing = ("file", {"action": "read"}), ("file", {"action": "write"})
-    run.round(reading)
-    run.round(("file", {"action": "read", "path": "b"}))
-    assert run.round(reading)[0].startswith("You made this call in round 1")
-    run.round(writing)
-    assert run.round(reading) == ["ran"]
 
 
 def test_in_one_reply_a_change_counts_from_where_it_stands():
@@ -148,6 +154,9 @@ def test_in_one_reply_a_change_counts_from_where_it_stands():
     run.round(A)
     told, ran, fresh = run.round(A, CHANGE, A)
     assert (told != "ran", ran, fresh) == (True, "ran", "ran")
+    run = Driven("final_answer")
+    run.round(A)
+    assert run.round(CHANGE, A) == ["ran", "ran"]
 
 
 @table("length", [2, 3, 4])
@@ -162,29 +171,6 @@ def test_a_circle_is_told_where_it_begins_for_the_third_time(length):
     assert f"made in round {length + 1}. It was not run again" in told
     assert told.endswith("write: {'path': '0'}")
     assert run.round(steps[1])[0].startswith("You ")
-
-
-def test_a_circle_of_five_is_none():
-    steps = [("write", {"path": str(number)}) for number in range(5)]
-    run = Driven()
-    assert {told for _ in range(3) for each in steps for told in run.round(each)} == {"ran"}
-
-
-def test_what_came_of_it_makes_the_difference():
-    run = Driven()
-    test, edit = ("write", {"path": "test"}), ("write", {"path": "edit"})
-    for number in range(6):
-        assert run.round((*test, f"{6 - number} failed")) == ["ran"]
-        assert run.round(edit) == ["ran"]
-
-
-def test_times_make_no_difference():
-    run = Driven()
-    test, edit = ("write", {"path": "test"}), ("write", {"path": "edit"})
-    for seconds in ("0.12", "0.31"):
-        assert run.round((*test, f"1 failed in {seconds}s")) == ["ran"]
-        assert run.round(edit) == ["ran"]
-    assert run.round((*test, "1 failed in 2 s"))[0].startswith("You are going in circles")
 
 
 def test_after_three_rounds_of_nothing_else_the_last_reply_is_asked_for():
@@ -205,17 +191,6 @@ def test_something_new_beside_them_is_enough_to_go_on():
         assert [each.last for each in run.actions] == [False]
 
 
-# With "final_answer", and by default.
-
-
-def earlier(number, text):
-    return f"This call was not run again. It is the same as in round {number}, and this is its earlier result:\n{text}"
-
-
-A_EARLIER = earlier(1, "read: {'path': 'a'}")
-CHANGE_EARLIER = earlier(1, "write: {'path': 'a'}")
-
-
 def test_by_default_every_repeated_call_runs():
     run = Driven(on_repeated_call="run")
     for _ in range(5):
@@ -224,41 +199,14 @@ def test_by_default_every_repeated_call_runs():
 
 
 @table(("call", "answer"), [(A, A_EARLIER), (CHANGE, CHANGE_EARLIER)])
-def test_answer_gives_the_result_of_the_round_before_as_an_earlier_one_and_asks_for_the_last_reply(call, answer):
+def test_a_round_of_nothing_but_earlier_results_asks_for_the_last_reply(call, answer):
     run = Driven("final_answer")
     assert run.round(call) == ["ran"]
+    assert run.round(call, ("read", {"path": "c"})) == [answer, "ran"]
+    assert not run.actions[0].last
     assert run.round(call) == [answer]
     assert run.actions[0].last
     assert run.say("It is a.") == [Finish("completed", "It is a.")]
-
-
-def test_answer_gives_an_idempotent_call_its_result_of_any_earlier_round():
-    run = Driven("final_answer")
-    run.round(A)
-    run.round(B)
-    assert run.round(A, ("read", {"path": "c"})) == [A_EARLIER, "ran"]
-    assert not run.actions[0].last
-    assert run.round(A) == [A_EARLIER]
-    assert run.actions[0].last
-
-
-def test_answer_runs_an_idempotent_call_again_once_something_has_changed():
-    run = Driven("final_answer")
-    assert [run.round(each) for each in (A, CHANGE, A)] == [["ran"], ["ran"], ["ran"]]
-    run = Driven("final_answer")
-    run.round(A)
-    assert run.round(CHANGE, A) == ["ran", "ran"]
-
-
-def test_answer_runs_a_call_that_changes_something_again_after_another_round():
-    run = Driven("final_answer")
-    assert [run.round(each) for each in (CHANGE, A, CHANGE)] == [["ran"], ["ran"], ["ran"]]
-
-
-def test_answer_lets_a_call_that_failed_be_tried_again():
-    run = Driven("final_answer")
-    run.round((*A, core.error_result("?", "execution", "no such file")))
-    assert run.round(A) == ["ran"]
 
 
 # The work of it.
