@@ -1,7 +1,5 @@
 """What a person sees of a run: two ways to run `callboard`, in this process and in one of its own."""
 
-from __future__ import annotations
-
 import asyncio
 import io
 import os

@@ -1,7 +1,5 @@
 """Files of local models that are not there, or not the right ones."""
 
-from __future__ import annotations
-
 import asyncio
 import hashlib
 

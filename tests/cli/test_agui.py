@@ -48,6 +48,17 @@ def database(tmp_path, monkeypatch):
     return url
 
 
+@pytest.fixture
+def serve_board(tmp_path):
+    """A client of a board with this extension."""
+
+    def serve_board(extension, url=LOCAL):
+        board = Board(BoardParts(), Login(tmp_path / "board"))
+        return TestClient(board_application(board, extension), base_url=url)
+
+    return serve_board
+
+
 def read_stream(answer):
     assert answer.status_code == 200, answer.text
     return [json.loads(line[6:]) for line in answer.text.splitlines() if line.startswith("data: ")]
@@ -73,10 +84,9 @@ def test_a_gateway_with_a_store_runs_the_jobs_of_agents_in_it(tmp_path, database
     assert not Path(database.removeprefix("sqlite:///")).exists()
 
 
-def test_a_board_serves_agents_beside_its_pages(tmp_path):
+def test_a_board_serves_agents_beside_its_pages(serve_board):
     extension = extend_board_by_agui([CREW], parse_key_digests([KEY]), (), ["board.example"], OwnJobs())
-    board = Board(BoardParts(), Login(tmp_path / "board"))
-    with TestClient(board_application(board, extension), base_url="http://board.example") as client:
+    with serve_board(extension, "http://board.example") as client:
         assert client.post("/agui", json=ASK).status_code == 401
         headers = {"authorization": f"Bearer {KEY}"}
         assert client.post("/agui", json=ASK, headers={**headers, "host": "evil.example"}).status_code == 403
@@ -85,19 +95,18 @@ def test_a_board_serves_agents_beside_its_pages(tmp_path):
         assert client.get("/board/", headers=headers, follow_redirects=False).status_code != 200
 
 
-def test_the_budget_of_a_day_holds_for_agents_of_a_board(tmp_path, monkeypatch):
+def test_the_budget_of_a_day_holds_for_agents_of_a_board(tmp_path, monkeypatch, serve_board):
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     (tmp_path / "callboard").mkdir()
     (tmp_path / "callboard/callboard.toml").write_text("[jobs]\nbudget_per_day = 1.0\n")
     extension = extend_board_by_agui([CREW], KEYS, (), ["testserver"], OwnJobs())
-    board = Board(BoardParts(), Login(tmp_path / "board"))
-    with TestClient(board_application(board, extension), base_url=LOCAL) as client:
+    with serve_board(extension) as client:
         end = read_stream(client.post("/agui", json=ASK, headers=HEADERS))[-1]
     assert end["type"] == "RUN_ERROR"
     assert "what a reply cost is not known" in end["message"]
 
 
-def test_old_runs_of_a_board_are_removed(tmp_path, monkeypatch, database):
+def test_old_runs_of_a_board_are_removed(tmp_path, monkeypatch, database, serve_board):
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     (tmp_path / "callboard").mkdir()
     (tmp_path / "callboard/callboard.toml").write_text('[jobs]\nkeep = "1d"\n')
@@ -106,24 +115,24 @@ def test_old_runs_of_a_board_are_removed(tmp_path, monkeypatch, database):
         store = DurableStore(jobs, clock=lambda: datetime(2026, 1, 1, tzinfo=UTC))
         job = asyncio.run(store.create("agui", queue=agui_queue(normalize_reference(CREW))))
         asyncio.run(store.request_cancel(job.id))
-        with TestClient(board_application(Board(BoardParts(), Login(tmp_path / "board")), extension), base_url=LOCAL):
+        with serve_board(extension):
             while asyncio.run(store.list()):
                 sleep(0.01)
 
 
-def test_the_agent_of_this_directory(directory):
+@pytest.mark.usefixtures("directory")
+def test_the_agent_of_this_directory(serve_board):
     extension = extend_board_by_agui(["run"], KEYS, (), ["testserver"], OwnJobs())
-    board = Board(BoardParts(), Login(directory / "board"))
-    with TestClient(board_application(board, extension), base_url=LOCAL) as client:
+    with serve_board(extension) as client:
         events = read_stream(client.post("/agui/run", json=ASK, headers=HEADERS))
         assert read_text(events) == "Hello."
 
 
-def test_the_budget_of_this_directory_holds_for_its_agent(directory, monkeypatch):
+@pytest.mark.usefixtures("directory")
+def test_the_budget_of_this_directory_holds_for_its_agent(monkeypatch, serve_board):
     monkeypatch.setenv("CALLBOARD_BUDGET", "1.0")
     extension = extend_board_by_agui(["run"], KEYS, (), ["testserver"], OwnJobs())
-    board = Board(BoardParts(), Login(directory / "board"))
-    with TestClient(board_application(board, extension), base_url=LOCAL) as client:
+    with serve_board(extension) as client:
         end = read_stream(client.post("/agui/run", json=ASK, headers=HEADERS))[-1]
     assert "a budget needs the price" in end["message"]
 

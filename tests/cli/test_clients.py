@@ -1,7 +1,5 @@
 """What `callboard codex`, `claude`, `gemini` and `qwen` print and write; that the clients work with it is in tests/clients."""
 
-from __future__ import annotations
-
 import json
 import re
 import tomllib

@@ -1,7 +1,5 @@
 """What the shell completes behind a word."""
 
-from __future__ import annotations
-
 import pytest
 from tests.cli.durable import make
 

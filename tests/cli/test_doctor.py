@@ -1,7 +1,5 @@
 """What a person sees of `callboard doctor`; what it finds is in tests/servers/gateway/doctor/test_run.py."""
 
-from __future__ import annotations
-
 import asyncio
 import io
 import json

@@ -1,7 +1,5 @@
 """`--ensembles`, as a person uses it."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import re

@@ -1,7 +1,5 @@
 """What a person sees of `callboard eval`; how tasks run is in tests/evaluation/test_runner.py."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import signal

@@ -1,7 +1,5 @@
 """What a person is told where facts were found out of another backend, and what the facts change, and when."""
 
-from __future__ import annotations
-
 import asyncio
 
 import pytest

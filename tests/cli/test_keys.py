@@ -1,7 +1,5 @@
 """Keys that an option names a place of, so that no process list shows them."""
 
-from __future__ import annotations
-
 import pytest
 from tests.tables import table
 

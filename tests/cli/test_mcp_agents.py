@@ -1,7 +1,5 @@
 """`callboard mcp serve --agents` in a process of its own: jobs over the official SDK's client, and servers that are killed."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import re

@@ -1,7 +1,5 @@
 """What is missing is said before anything is downloaded, recorded or served."""
 
-from __future__ import annotations
-
 import runpy
 import socket
 import subprocess

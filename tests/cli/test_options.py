@@ -1,7 +1,5 @@
 """Options of a command as one struct."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Annotated
 

@@ -1,8 +1,7 @@
-from __future__ import annotations
-
 import json
 
 import pytest
+from tests.tables import table
 
 from callboard.core import decode_event, encode_line
 from callboard.dialects import parse
@@ -22,51 +21,52 @@ def test_the_calls_of_a_text(invoke):
     assert (told["text"].split(), told["reasoning"], told["dialect"]) == (["Let", "me", "see.", "Done."], "", "json")
 
 
-def test_the_dialect_that_is_spoken(invoke):
-    spoken = "<tool_call>\n<function=search>\n<parameter=query>\nö\n</parameter>\n</function>\n</tool_call>"
-    told = json.loads(invoke("parse", input=spoken).stdout)
-    assert (told["dialect"], told["invocations"][0]["arguments"]) == ("qwen3_coder", {"query": "ö"})
-    assert json.loads(invoke("parse", input="no call").stdout)["dialect"] == "auto"
-    assert json.loads(invoke("parse", "--dialect", "Hermes", input="no call").stdout)["dialect"] == "hermes"
+SPOKEN = "<tool_call>\n<function=search>\n<parameter=query>\nö\n</parameter>\n</function>\n</tool_call>"
+ACTION = '{"action": {"scratchpad": "hm"}}\n{"action": {"tool": "search", "arguments": {"query": "x"}}}'
+DELETE = '<tool_call>{"name": "delete", "arguments": {}}</tool_call>'
 
 
-def test_a_dialect_that_is_asked_for(invoke):
-    told = json.loads(invoke("parse", "--dialect", "hermes", input=FENCED).stdout)
-    assert (told["text"], told["invocations"]) == (FENCED, [])
+def summary(told):
+    """The parts that a row of the table may name."""
+    calls = told["invocations"]
+    return told | {
+        "names": [each["name"] for each in calls],
+        "arguments": [each["arguments"] for each in calls],
+        "known": [each["known"] for each in calls],
+    }
 
 
-@pytest.mark.parametrize(
-    ("flags", "reasoning", "text"), [([], "", "hm. No."), (["--start-in-reasoning"], "hm.", "No.")]
+@table(
+    ("arguments", "text", "expected"),
+    [
+        ((), SPOKEN, {"dialect": "qwen3_coder", "arguments": [{"query": "ö"}]}),
+        ((), "no call", {"dialect": "auto"}),
+        (("--dialect", "Hermes"), "no call", {"dialect": "hermes"}),
+        (("--dialect", "hermes"), FENCED, {"text": FENCED, "names": []}),
+        ((), "hm.</think> No.", {"reasoning": "", "text": "hm. No."}),
+        (("--start-in-reasoning",), "hm.</think> No.", {"reasoning": "hm.", "text": "No."}),
+        (
+            ("--tools", "flags.json", "--dialect", "markdown_bash"),
+            "```bash\nsearch -q tides\n```",
+            {"arguments": [{"query": "tides"}]},
+        ),
+        (("--tools", "tools.json"), DELETE, {"names": ["delete"], "known": [False]}),
+        (
+            (),
+            FENCED.replace("\n```\nDone", "\nI hope.\n```\nDone"),
+            {"notes": [{"kind": "dropped", "text": "after the call in its block: I hope."}]},
+        ),
+        (("--dialect", "action"), ACTION, {"reasoning": "hm", "names": ["search"]}),
+        *[((), text, {"text": text, "names": []}) for text in ("", "plain", "\xff", "{" * 1000)],
+        ((), b"a \xff b", {"text": "a \ufffd b"}),
+    ],
 )
-def test_text_that_begins_in_reasoning(invoke, flags, reasoning, text):
-    told = json.loads(invoke("parse", *flags, input="hm.</think> No.").stdout)
-    assert (told["reasoning"], told["text"]) == (reasoning, text)
-
-
-def test_commands_by_their_flags(invoke, tmp_path):
-    (tmp_path / "tools.json").write_text(json.dumps([{**TOOLS[0], "cli": {"-q": "query"}}]))
-    flags = ["--tools", str(tmp_path / "tools.json"), "--dialect", "markdown_bash"]
-    told = json.loads(invoke("parse", *flags, input="```bash\nsearch -q tides\n```").stdout)
-    assert [call["arguments"] for call in told["invocations"]] == [{"query": "tides"}]
-
-
-def test_a_name_that_no_tool_has(invoke, tmp_path):
+def test_options_and_texts(invoke, tmp_path, arguments, text, expected):
+    (tmp_path / "flags.json").write_text(json.dumps([{**TOOLS[0], "cli": {"-q": "query"}}]))
     (tmp_path / "tools.json").write_text(json.dumps(TOOLS))
-    text = '<tool_call>{"name": "delete", "arguments": {}}</tool_call>'
-    told = json.loads(invoke("parse", "--tools", str(tmp_path / "tools.json"), input=text).stdout)
-    assert [(call["name"], call["known"]) for call in told["invocations"]] == [("delete", False)]
-
-
-def test_what_was_done_on_the_way(invoke):
-    told = json.loads(invoke("parse", input=FENCED.replace("\n```\nDone", "\nI hope.\n```\nDone")).stdout)
-    assert told["notes"] == [{"kind": "dropped", "text": "after the call in its block: I hope."}]
-
-
-def test_the_action_dialect(invoke):
-    text = '{"action": {"scratchpad": "hm"}}\n{"action": {"tool": "search", "arguments": {"query": "x"}}}'
-    told = json.loads(invoke("parse", "--dialect", "action", input=text).stdout)
-    assert told["reasoning"] == "hm"
-    assert [call["name"] for call in told["invocations"]] == ["search"]
+    paths = [str(tmp_path / each) if each.endswith(".json") else each for each in arguments]
+    told = summary(json.loads(invoke("parse", *paths, input=text).stdout))
+    assert {key: told[key] for key in expected} == expected
 
 
 def test_a_file_and_its_tools(invoke, tmp_path):
@@ -79,36 +79,26 @@ def test_a_file_and_its_tools(invoke, tmp_path):
     assert '"delete"' in told["text"]
 
 
-@pytest.mark.parametrize("chunk", [1, 3, 1000])
+@table("chunk", [1, 3, 1000])
 def test_pieces_give_the_same(invoke, chunk):
     whole = invoke("parse", input=FENCED).stdout
     assert invoke("parse", "--chunk", str(chunk), input=FENCED).stdout == whole
 
 
-@pytest.mark.parametrize(("reason", "why"), [("length", "length"), ("stop", "stop")])
-def test_a_call_that_was_cut(invoke, reason, why):
+@table("reason", ["length", "stop"])
+def test_a_call_that_was_cut(invoke, reason):
     text = '```json\n{"name": "search", "arguments": {"query": "ö'
     told = json.loads(invoke("parse", "--reason", reason, input=text).stdout)
     (call,) = told["invocations"]
     assert (call["complete"], call["arguments"]) == (False, None)
     events = invoke("parse", "--reason", reason, "--stream", input=text).stdout.splitlines()
-    assert [json.loads(line)["why"] for line in events if "incomplete" in line] == [why]
+    assert [json.loads(line)["why"] for line in events if "incomplete" in line] == [reason]
 
 
 def test_stream_is_one_event_a_line(invoke):
     lines = invoke("parse", "--stream", input=FENCED).stdout.splitlines()
     assert [decode_event(line) for line in lines] == parse(FENCED)
     assert lines == [encode_line(event).decode() for event in parse(FENCED)]
-
-
-@pytest.mark.parametrize("text", ["", "plain", "\xff", "{" * 1000])
-def test_text_without_calls_stays_text(invoke, text):
-    told = json.loads(invoke("parse", input=text).stdout)
-    assert (told["text"], told["invocations"]) == (text, [])
-
-
-def test_bytes_that_are_no_text(invoke):
-    assert json.loads(invoke("parse", input=b"a \xff b").stdout)["text"] == "a \ufffd b"
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,5 @@
 """What of a comparison becomes facts of a profile."""
 
-from __future__ import annotations
-
 from callboard.evaluation.profile_choice import choose_profile
 from callboard.evaluation.report import Report, VariantScore
 from callboard.evaluation.statistics import Score, choose_best

@@ -1,7 +1,5 @@
 """A recorded conversation becomes a task."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 

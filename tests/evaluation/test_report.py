@@ -1,7 +1,5 @@
 """What a person and a program read of a run."""
 
-from __future__ import annotations
-
 import re
 from html.parser import HTMLParser
 from xml.etree import ElementTree as ET

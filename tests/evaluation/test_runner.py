@@ -1,7 +1,5 @@
 """Running tasks: what is asked, what counts, and what a run that was stopped keeps."""
 
-from __future__ import annotations
-
 import asyncio
 import gc
 from contextlib import aclosing, asynccontextmanager

@@ -1,7 +1,5 @@
 """Which tasks are taken."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 import pytest

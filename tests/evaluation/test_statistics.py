@@ -1,7 +1,5 @@
 """Laws of the figures that a report shows and a profile is chosen by."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """A threshold is found from replies whose calls all passed."""
 
-from __future__ import annotations
-
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.tables import table

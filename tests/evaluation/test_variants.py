@@ -1,7 +1,5 @@
 """Variants as a person writes them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
