@@ -174,9 +174,9 @@ def run(repository, jobs, tmp_path):
         results = [each.canister.text for each in steps if type(each).__name__ == "ResultReady"]
         prompts = [each.text for each in steps if type(each).__name__ == "PromptSent"]
         phases = [each.name for each in steps if type(each).__name__ == "PhaseStarted"]
-        return SimpleNamespace(
-            job=job, steps=steps, model=model, asked=person.asked, results=results, prompts=prompts, phases=phases
-        )
+        notices = [each.text for each in steps if type(each).__name__ == "Notice"]
+        seen = {"results": results, "prompts": prompts, "phases": phases, "notices": notices}
+        return SimpleNamespace(job=job, steps=steps, model=model, asked=person.asked, **seen)
 
     return ran
 

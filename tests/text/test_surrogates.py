@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 
+import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.tables import table
 
-from callboard.text.surrogates import join_halves, replace_halves
+from callboard.coding.job import PromptSent
+from callboard.text.surrogates import encode_json, escape_surrogates, join_halves, replace_halves
 
 FACE = "\U0001f600"
 ESCAPED = r"\ud83d\ude00"
@@ -38,3 +40,26 @@ def test_halves_of_two_pieces_are_one_character():
 
 def test_a_half_that_nothing_joins_is_given_back():
     assert join_halves(r'["a\ud83e"]', r"\ud83d") == ('["a"]', r"\ud83e", r"\ud83d")
+
+
+anything = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**63), 2**63) | st.text(st.characters(exclude_categories=[])),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(st.characters(exclude_categories=[])), inner),
+)
+
+
+def test_what_json_carries_is_as_it_was():
+    given = {"text": "é \x1b \U0001f600", "of": [1, None, True]}
+    assert json.loads(encode_json(given)) == given
+    assert b"\n" not in encode_json({"text": "two\nlines"})
+
+
+def test_names_that_are_not_utf_8():
+    assert escape_surrogates("lat\udce9in") == "lat\\udce9in"
+    assert json.loads(encode_json({"\udcff": ["a", "\ud800"]})) == {"\\udcff": ["a", "\\ud800"]}
+    assert json.loads(encode_json(PromptSent("\udcff"))) == {"type": "prompt_sent", "text": "\\udcff"}
+
+
+@given(anything)
+def test_everything_can_be_written_down(value):
+    msgspec.json.decode(encode_json(value))

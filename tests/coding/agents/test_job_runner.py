@@ -279,8 +279,7 @@ def test_new_tests_that_are_wrong_of_the_code_are_left_out(run, repository):
     assert (done.job.state, done.job.rounds, done.job.output.files) == ("completed", 1, ("tests/test_add.py",))
     written = repository.git("show", f"{done.job.output.branch}:tests/test_add.py")
     assert written == "from calc import add\n\n\ndef test_sum():\n    assert add(1, 1) == 2\n"
-    told = [each.text for each in done.steps if type(each).__name__ == "Notice"]
-    assert "left out, since they fail on the code as it is: tests/test_add.py::test_wrong" in told
+    assert "left out, since they fail on the code as it is: tests/test_add.py::test_wrong" in done.notices
     assert "- tests/test_add.py::test_wrong" in done.job.output.pull_request.body
     assert done.prompts[0].endswith("Begin with the new file tests/test_add.py.")
 
@@ -299,7 +298,7 @@ def test_new_tests_that_are_wrong_of_the_code_are_left_out(run, repository):
 def test_nothing_is_left_out_where_the_code_may_be_wrong_or_nothing_would_stay(run, reply):
     done = run("build", NEW_TESTS, [reply], rounds=1)
     assert done.job.state == "failed"
-    assert not [each for each in done.steps if type(each).__name__ == "Notice" and "left out" in each.text]
+    assert not [each for each in done.notices if "left out" in each]
 
 
 @pytest.mark.usefixtures("mended")
@@ -406,8 +405,7 @@ def test_a_fault_is_not_worked_on_where_pytest_is_missing(run, repository):
     # What is to be built may do without.
     done = run("build", BUILD, [MEND])
     assert done.job.state == "completed"
-    told = [each.text for each in done.steps if type(each).__name__ == "Notice"]
-    assert f"the tests are not run: pytest is not installed in {bare}/bin/python" in told
+    assert f"the tests are not run: pytest is not installed in {bare}/bin/python" in done.notices
     assert done.job.output.tests == f"not run: pytest is not installed in {bare}/bin/python"
 
 
@@ -478,8 +476,7 @@ def test_what_is_found_out_under_way_is_told_once(run, repository):
     repository.git("rm", "-q", "test_calc.py", "pytest.ini")
     repository.commit("No tests")
     done = run("build", BUILD, [FILE, "a", "b", EDIT, "Done.", "Done.", "Done."], workflow="phased")
-    told = [each.text for each in done.steps if type(each).__name__ == "Notice"]
-    assert [each.partition(":")[0] for each in told].count("the tests are not run") == 1
+    assert [each.partition(":")[0] for each in done.notices].count("the tests are not run") == 1
 
 
 def test_access_takes_tools_away(run):

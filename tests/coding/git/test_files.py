@@ -24,13 +24,17 @@ def source(tmp_path):
     return folder
 
 
-def test_files_come_over_as_they_are(source, tmp_path):
+@pytest.fixture
+def target(tmp_path):
+    (tmp_path / "job").mkdir()
+    return tmp_path / "job" / "tree"
+
+
+def test_files_come_over_as_they_are(source, target):
     (source / "link").symlink_to("deep/er")
     (source / "out").symlink_to("/etc")
     (source / "nowhere").symlink_to("gone")
     (source / os.fsdecode(b"latin-\xe9\n")).write_text("x")
-    target = tmp_path / "job" / "tree"
-    target.parent.mkdir()
     assert copied(source, target) == ()
     assert (target / "deep" / "er" / "file").read_bytes() == b"\x00\xff\r\n"
     assert stat.S_IMODE((target / "run").stat().st_mode) == 0o755
@@ -45,14 +49,12 @@ def test_files_come_over_as_they_are(source, tmp_path):
     assert (source / "run").read_text() == "#!/bin/sh\n"
 
 
-def test_what_can_be_had_again_is_left_out(source, tmp_path):
+def test_what_can_be_had_again_is_left_out(source, target):
     for name in ("node_modules", "deep/node_modules", ".venv", ".git", "__pycache__", "venv"):
         (source / name).mkdir()
         (source / name / "x").touch()
     (source / "venv" / "pyvenv.cfg").touch()
     (source / "deep" / "venv").mkdir()
-    target = tmp_path / "job" / "tree"
-    target.parent.mkdir()
     copied(source, target)
     assert sorted(path.relative_to(target).as_posix() for path in target.rglob("*")) == [
         "deep",
@@ -64,29 +66,23 @@ def test_what_can_be_had_again_is_left_out(source, tmp_path):
 
 
 @pytest.mark.parametrize("name", [".git", ".hg", "node_modules", "deep/.git"])
-def test_links_of_these_names_are_left_out_too(source, tmp_path, name):
+def test_links_of_these_names_are_left_out_too(source, target, tmp_path, name):
     (source / name).symlink_to(tmp_path / "victim")
-    target = tmp_path / "job" / "tree"
-    target.parent.mkdir()
     assert copied(source, target) == ()
     assert not (target / name).is_symlink()
 
 
-def test_nothing_is_called_as_our_own_pointer_in_a_copy(source, tmp_path):
+def test_nothing_is_called_as_our_own_pointer_in_a_copy(source, target):
     """A file `.git` of an archive would say which repository the copy is of."""
     (source / ".git").write_text("gitdir: /elsewhere\n")
     (source / "deep" / ".GIT").symlink_to("/elsewhere")
-    target = tmp_path / "job" / "tree"
-    target.parent.mkdir()
     copied(source, target)
     assert not (target / ".git").exists()
     assert not (target / "deep" / ".GIT").is_symlink()
 
 
-def test_pipes_sockets_and_what_may_not_be_read_are_named(source, tmp_path):
+def test_pipes_sockets_and_what_may_not_be_read_are_named(source, target):
     os.mkfifo(source / "pipe")
-    target = tmp_path / "job" / "tree"
-    target.parent.mkdir()
     assert copied(source, target) == ("pipe",)
 
 
@@ -100,15 +96,13 @@ def test_a_job_within_the_folder_is_not_copied_into_itself(source):
 
 
 @pytest.mark.parametrize(("name", "value"), [("MAX_FILES", 3), ("MAX_BYTES", 5)])
-def test_too_much_is_refused_in_words(source, tmp_path, monkeypatch, name, value):
+def test_too_much_is_refused_in_words(source, target, monkeypatch, name, value):
     monkeypatch.setattr(files, name, value)
-    target = tmp_path / "job" / "tree"
-    target.parent.mkdir()
     with pytest.raises(CallerError, match="too much to copy; make it a repository: git init"):
         copied(source, target)
 
 
-def test_cancelling_stops_it(source, tmp_path, monkeypatch):
+def test_cancelling_stops_it(source, target, monkeypatch):
     begun, ended = threading.Event(), threading.Event()
     real = files._copy_file
 
@@ -120,8 +114,6 @@ def test_cancelling_stops_it(source, tmp_path, monkeypatch):
     monkeypatch.setattr(files, "_copy_file", slow)
     for number in range(20):
         (source / f"{number}").touch()
-    target = tmp_path / "job" / "tree"
-    target.parent.mkdir()
 
     async def cancelled():
         task = asyncio.create_task(copy_files(source, target, without=target.parent))
