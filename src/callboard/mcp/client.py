@@ -269,8 +269,6 @@ class McpClient:
         self._tool_watcher.set_connection(connection)
 
     def _make_callbacks(self, connection: Connection) -> dict[str, Any]:
-        """The callbacks that the SDK calls for this connection."""
-
         async def on_log(params: Any) -> None:
             text = params.data if isinstance(params.data, str) else msgspec.json.encode(params.data).decode()
             self._log(str(params.level), text, params.logger or "")

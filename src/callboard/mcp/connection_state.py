@@ -30,11 +30,9 @@ class Backoff:
         self._failures += 1
 
     def reset(self) -> None:
-        """A connection has answered a call."""
         self._failures = 0
 
     def skip(self, now: float) -> None:
-        """Allow the next try at once."""
         self._not_before = now
 
     def seconds_until_retry(self, now: float) -> float:

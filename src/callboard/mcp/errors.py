@@ -132,7 +132,6 @@ def error_text(error: BaseException) -> str:
 
 
 def excerpt(text: str, most: int = _EXCERPT) -> str:
-    """The beginning of a long text."""
     return truncate(text.strip(), most, "…")
 
 

@@ -258,7 +258,6 @@ def _is_session_missing(status: int, code: object, text: str) -> bool:
 
 
 def _replace_body(response: httpx2.Response, body: bytes) -> httpx2.Response:
-    """The response with another body, which is read already."""
     import httpx2  # noqa: PLC0415
 
     headers = {name: value for name, value in response.headers.items() if name not in _BODY_HEADERS}

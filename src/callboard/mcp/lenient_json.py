@@ -83,8 +83,6 @@ async def mend_transport(
 
 
 class _MendingStream:
-    """Wraps the SDK's read stream."""
-
     def __init__(self, stream: Any, mend: Callable[[list[Any]], list[Any]]) -> None:
         self._stream = stream
         self._mend = mend

@@ -123,7 +123,6 @@ class Reconnector:
             self._backoff.reset()
 
     async def aclose(self) -> None:
-        """Close the connection for good."""
         self._closed = True
         if self.current is not None:
             self.current.end("")

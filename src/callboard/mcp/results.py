@@ -68,8 +68,6 @@ def resource_invokers(get_client: Callable[[], McpClient], store: KeptResults, l
 
 
 def prompt_invokers(get_client: Callable[[], McpClient], store: KeptResults, limit: int) -> tuple[Invoker, ...]:
-    """`list_prompts` and `get_prompt`."""
-
     async def list_prompts(_: Context, __: Mapping[str, Any]) -> Any:
         rows = [
             _row(
@@ -126,7 +124,6 @@ def result_content(result: CallToolResult, store: KeptResults, limit: int) -> tu
 
 
 def resource_content(result: ReadResourceResult, store: KeptResults, limit: int) -> tuple[Content, ...]:
-    """The contents of a resource that was read."""
     return shorten_texts([_resource(each) for each in result.contents], store, limit)
 
 

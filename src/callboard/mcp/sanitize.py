@@ -78,7 +78,6 @@ def _count_properties(schema: Any) -> int:
 
 
 def _strings(value: Any) -> Iterator[str]:
-    """Every string in a value, keys too."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, Mapping):

@@ -58,7 +58,6 @@ async def report_server(settings: ServerSettings) -> ServerReport:
 
 
 async def report_ensemble(ensemble: McpEnsemble) -> ServerReport:
-    """What is known of a server that is connected."""
     link, compared = ensemble.client, ensemble.pin_comparison
     about = f"{link.server.name} {link.server.version} " if link.server else ""
     tools = [ToolReport(tool.name, tool.description or "", state) for tool, state in await list_states(ensemble)]

@@ -155,7 +155,6 @@ def state_file(directory: Path, settings: ServerSettings) -> Path:
 
 
 def find_state_files(directory: Path, name: str) -> list[Path]:
-    """The files of all servers that have or had this name."""
     return [*directory.glob(f"{file_name(name)}~{'?' * _DIGITS}.json")]
 
 

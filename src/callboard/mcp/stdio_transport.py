@@ -75,8 +75,6 @@ class LineSplitter:
 
 
 class ServerProcess:
-    """A running program."""
-
     def __init__(self, process: Process, lifeline: int) -> None:
         if process.stdin is None or process.stdout is None or process.stderr is None:
             raise ValueError("the program has no pipes")

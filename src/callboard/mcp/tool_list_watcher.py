@@ -99,14 +99,12 @@ class ToolListWatcher:
             self.mark_stale()
 
     def set_connection(self, connection: Connection) -> None:
-        """Watch on a new connection."""
         self._connection = connection
         if self._known is not None:
             self._listen()
             self.mark_stale()
 
     def mark_stale(self) -> None:
-        """The server notifies of a change."""
         self._stale = True
         if self._known is not None and (self._refresher is None or self._refresher.done()):
             self._refresher = self._spawn(self._refresh())
@@ -139,7 +137,6 @@ class ToolListWatcher:
 
 
 async def _listen_until_closed(connection: Connection, on_change: Callable[[], None]) -> None:
-    """Listen until the connection is closed."""
     listening = asyncio.create_task(_listen(connection.client, on_change))
     closed = asyncio.create_task(connection.closed.wait())
     try:

@@ -161,7 +161,6 @@ class AcpAgent:
             raise CallerError(f"{method} comes too early", hint="the first request is initialize")
 
     async def aclose(self) -> None:
-        """Ends all sessions."""
         await asyncio.gather(*[each.close() for each in self._opened], return_exceptions=True)
 
     # The connection

@@ -180,7 +180,6 @@ def describe_call(arguments: Mapping[str, Any] | None, raw: str) -> list[ToolCon
 
 
 def describe_changes(root: Path, changes: Iterable[ChangedFile]) -> list[ToolContent]:
-    """What becomes of files, as diffs."""
     return [_describe_change(root, each) for each in changes if each.before is not None or each.after is not None]
 
 
@@ -192,7 +191,6 @@ def describe_invisible(changes: Iterable[ChangedFile]) -> list[ToolContent]:
 
 
 def describe_result(result: ResultCanister) -> list[ToolContent]:
-    """What came of a call."""
     contents: Sequence[ToolContent] = [
         tool_content(image_block(base64.b64encode(part.data).decode("ascii"), part.mime_type))
         for part in result.content

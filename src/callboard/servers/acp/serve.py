@@ -76,7 +76,6 @@ class LineTransport:
                 return message
 
     async def close(self) -> None:
-        """Nothing more is sent."""
         self._writer.close()
 
     def _parse(self, line: bytes) -> dict[str, Any] | None:

@@ -253,7 +253,6 @@ class ClientSession:
             self._show(update)
 
     async def close(self) -> None:
-        """Ends the turn and the chat."""
         self.cancel()
         if self._turn is not None:
             await asyncio.wait([self._turn])
@@ -280,7 +279,6 @@ class ClientSession:
                 await asyncio.wait([task])
 
     def cancel(self) -> None:
-        """Ends the turn that is under way, if there is one."""
         if self._turn is not None:
             self._turn.cancel()
 

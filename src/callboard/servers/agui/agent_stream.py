@@ -74,7 +74,6 @@ class AgentStream:
         """The open runs within this one, by the call that began each."""
 
     def feed(self, item: Item) -> AguiEvents:
-        """What an event, a step or a canister says."""
         match item:
             case TextPiece() | RefusalPiece():
                 return self._reply.say(_KINDS[type(item)], item.text)
@@ -116,11 +115,9 @@ class AgentStream:
                 return self._send_custom(item)
 
     def begin_round(self, number: int) -> AguiEvents:
-        """A round begins."""
         return self._begin_step("round", f"round {number}")
 
     def close(self) -> AguiEvents:
-        """The ends of all that is open."""
         events = self._reply.revoke() if self.is_recorded else self._reply.close()
         for name in [*self._runs]:
             events += self._end_run(name, "cut")

@@ -33,15 +33,12 @@ class ThreadCall:
         return self.message.author, self.source
 
     def as_json(self) -> dict[str, Any]:
-        """The call within its message."""
         function = {"name": self.name, "arguments": "".join(self.arguments)}
         return {"id": self.identifier, "type": "function", "function": function}
 
 
 @dataclass(slots=True, eq=False)
 class ThreadMessage:
-    """A message, with its text as far as it came."""
-
     identifier: str
     ordinal: int
     fields: Mapping[str, Any]
@@ -56,7 +53,6 @@ class ThreadMessage:
         return str(self.fields.get("subagentRunId") or "")
 
     def as_json(self) -> dict[str, Any]:
-        """The message in a snapshot."""
         if "content" in self.fields:
             return {"id": self.identifier, **self.fields}
         message = {"id": self.identifier, **self.fields}
@@ -101,7 +97,6 @@ class AguiThread:
         return self._ordinal + 1
 
     def add_message(self, **fields: Any) -> ThreadMessage:
-        """A new message, at the end."""
         self._ordinal += 1
         self._number += 1
         while (identifier := f"{self._prefix}-{self._number}") in self._message_ids:
@@ -161,14 +156,12 @@ class AguiThread:
         return name
 
     def remove_message(self, message: ThreadMessage) -> None:
-        """The message is void, with its calls."""
         if self._messages.pop(message.identifier, None) is not None:
             self.is_stale = True
         for call in [*message.calls.values()]:
             self.remove_call(call)
 
     def remove_call(self, call: ThreadCall) -> None:
-        """The call is void."""
         if call.message.calls.pop(call.identifier, None) is not None:
             self.is_stale = True
         self.unanswered.pop(call.identifier, None)

@@ -59,7 +59,6 @@ class InterruptAnswer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def interrupt_id(approval: Approval, job_id: str) -> str:
-    """What an interrupt is called."""
     return f"{job_id}/{approval.call_id}:{approval.digest}"
 
 
@@ -182,7 +181,6 @@ class AguiEncoder:
 
     @property
     def messages(self) -> list[Mapping[str, Any]]:
-        """The conversation, as the client has it."""
         return self._thread.snapshot()
 
     def start(self) -> list[AguiEvent]:

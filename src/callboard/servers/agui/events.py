@@ -47,7 +47,6 @@ def make_event(kind: str, author: str = "", /, **fields: Any) -> AguiEvent:
 
 
 def encode_event(event: AguiEvent) -> bytes:
-    """The event as one JSON object, in one line."""
     return encode_json(event)
 
 

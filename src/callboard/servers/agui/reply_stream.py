@@ -39,7 +39,6 @@ class ReplyPart:
 
     @property
     def texts(self) -> list[str]:
-        """The pieces that came."""
         return self.message.texts if self.call is None else self.call.arguments
 
 
@@ -88,18 +87,15 @@ class ReplyStream:
         return events + self._encrypt(part.message, encrypted)
 
     def begin_call(self, index: int, identifier: str, name: str) -> AguiEvents:
-        """A call begins, whose arguments come in pieces."""
         events = self._close_call(index)
         self._calls[index], started = self._start_call(identifier, name)
         return events + started
 
     def add_arguments(self, index: int, text: str) -> AguiEvents:
-        """The next piece of the arguments of a call."""
         part = self._calls.get(index)
         return [] if part is None else self._add_arguments(part, text)
 
     def end_call(self, index: int, call: InvocationCanister) -> AguiEvents:
-        """A call is whole."""
         events: AguiEvents = []
         part = self._calls.pop(index, None)
         if part is None:
@@ -107,7 +103,6 @@ class ReplyStream:
         return events + self._end_call(part, call)
 
     def close(self) -> AguiEvents:
-        """The ends of all that is open."""
         events = self._close_text()
         for index in [*self._calls]:
             events += self._close_call(index)
@@ -162,13 +157,13 @@ class ReplyStream:
     def confirm_call(self, canister: InvocationCanister) -> AguiEvents:
         """A call of a canister, whose pieces may have been sent; several calls may end in another order."""
         events: AguiEvents = []
-        wanted = canister.identifier, canister.name
+        key = canister.identifier, canister.name
         for part in takewhile(lambda each: each.call is not None, self._parts):
-            if part.call is not None and (part.call.source, part.call.name) == wanted:
+            if part.call is not None and (part.call.source, part.call.name) == key:
                 break
         else:
             events = self.revoke() if self._parts else []
-            part, started = self._start_call(*wanted)
+            part, started = self._start_call(*key)
             events += started
         self._parts.remove(part)
         if part.call is not None:

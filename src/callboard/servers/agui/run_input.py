@@ -98,8 +98,6 @@ _Content: TypeAlias = str | list[_TextPart | _ImagePart | _AudioPart | _VideoPar
 
 
 class AguiMessage(_Shape, frozen=True, kw_only=True, omit_defaults=True, tag_field="role"):
-    """A message of a conversation."""
-
     id: str
     subagent_run_id: str | None = None
     encrypted_value: str | None = None
@@ -107,36 +105,26 @@ class AguiMessage(_Shape, frozen=True, kw_only=True, omit_defaults=True, tag_fie
 
 
 class AguiDeveloperMessage(AguiMessage, frozen=True, kw_only=True, omit_defaults=True, tag="developer"):
-    """Instructions."""
-
     content: str
     name: str | None = None
 
 
 class AguiSystemMessage(AguiMessage, frozen=True, kw_only=True, omit_defaults=True, tag="system"):
-    """Instructions as well."""
-
     content: str
     name: str | None = None
 
 
 class AguiUserMessage(AguiMessage, frozen=True, kw_only=True, omit_defaults=True, tag="user"):
-    """What the user said."""
-
     content: _Content
     name: str | None = None
 
 
 class AguiFunction(_Shape, frozen=True, kw_only=True, omit_defaults=True):
-    """The name and the arguments of a call."""
-
     name: str
     arguments: str
 
 
 class AguiToolCall(_Shape, frozen=True, kw_only=True, omit_defaults=True):
-    """A call within a message."""
-
     id: str
     function: AguiFunction
     type: Literal["function"] = field(default="function")
@@ -145,24 +133,18 @@ class AguiToolCall(_Shape, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class AguiAssistantMessage(AguiMessage, frozen=True, kw_only=True, omit_defaults=True, tag="assistant"):
-    """What the model said, and its calls."""
-
     content: str | None = None
     tool_calls: list[AguiToolCall] | None = None
     name: str | None = None
 
 
 class AguiToolMessage(AguiMessage, frozen=True, kw_only=True, omit_defaults=True, tag="tool"):
-    """What came of a call."""
-
     tool_call_id: str
     content: _Content
     error: str | None = None
 
 
 class AguiReasoningMessage(AguiMessage, frozen=True, kw_only=True, omit_defaults=True, tag="reasoning"):
-    """What the model thought."""
-
     content: str
 
 
@@ -193,23 +175,17 @@ class AguiTool(_Shape, frozen=True, kw_only=True):
 
 
 class AguiContext(_Shape, frozen=True, kw_only=True):
-    """Something that the model should know."""
-
     description: str
     value: str
 
 
 class AguiResume(_Shape, frozen=True, kw_only=True):
-    """The answer to an interrupt."""
-
     interrupt_id: str
     status: Literal["resolved", "cancelled"]
     payload: Any = None
 
 
 class RunInput(_Shape, frozen=True, kw_only=True):
-    """A request for a run."""
-
     thread_id: _Name
     run_id: _Name
     messages: list[AnyMessage]
@@ -272,7 +248,6 @@ def read_messages(messages: Sequence[AnyMessage]) -> list[Canister]:
 
 
 def read_context(context: Iterable[AguiContext]) -> list[Canister]:
-    """What the model should know, as material to read."""
     return [DocumentCanister((TextualContent(each.value),), title=each.description) for each in context]
 
 

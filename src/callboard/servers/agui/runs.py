@@ -76,7 +76,6 @@ class KeyBudget:
         await self.look()
 
     async def look(self) -> None:
-        """Look what is left."""
         try:
             await self._spending.check(self._owner)
         except HttpError as error:
@@ -100,7 +99,6 @@ class AguiOptions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
     @property
     def tool_names(self) -> frozenset[str]:
-        """The tools that the client runs itself."""
         return frozenset([each.name for each in self.tools])
 
 
@@ -351,7 +349,6 @@ def _read_answers(
 
 
 def _last_calls(messages: Sequence[AnyMessage]) -> list[AguiToolCall]:
-    """The calls of the model's last turn that has any."""
     calls: list[AguiToolCall] = []
     for message in reversed(messages):
         if message.subagent_run_id is not None or isinstance(message, AguiReasoningMessage):

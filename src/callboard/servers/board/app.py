@@ -56,7 +56,6 @@ class BoardPage(NamedTuple):
     part: str
 
     def routes(self, board: Board) -> Sequence[BaseRoute]:
-        """The addresses of the page and of what it leads to."""
         routes: Sequence[BaseRoute] = import_module(f"callboard.servers.board.{self.module}").routes(board)
         return routes
 
@@ -140,7 +139,6 @@ class Board:
         return [page for page in PAGES if getattr(self.parts, page.part) is not None]
 
     def routes(self) -> list[BaseRoute]:
-        """All of the board, below `PREFIX`."""
         pages = [route for page in self.pages for route in page.routes(self)]
         routes: list[BaseRoute] = [
             Route("/", self._go_to_first),
@@ -156,11 +154,9 @@ class Board:
         return [Route(PREFIX, _add_slash), Mount(PREFIX, app=inner)]
 
     def render(self, request: Request, template: str, *, status: int = 200, **values: Any) -> HTMLResponse:
-        """A page for the session of a request; `values` are what its template shows."""
         return HTMLResponse(render(template, {**self.values(request), **values}), status)
 
     def values(self, request: Request) -> dict[str, Any]:
-        """What every template gets."""
         session = request.scope.get("state", {}).get("session", "")
         base = request.scope.get("root_path", "")
         return {
@@ -201,7 +197,6 @@ class Board:
         return self.redirect(request, self.pages[0].path)
 
     async def _show_error(self, request: Request, error: Exception) -> Response:
-        """What a user's request could not be done for, with what to do."""
         message, hint, path = str(error), "", ""
         if isinstance(error, CallboardError):
             message, hint, path = error.message, error.hint, error.path

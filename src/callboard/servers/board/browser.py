@@ -68,8 +68,6 @@ _encode_json: Final = msgspec.json.Encoder(enc_hook=str).encode  # markup is a t
 
 
 class PageUpdate(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One message to a page."""
-
     event: str
     """parts: elements to bring up to date by their ids; entries: what comes at the end of the log; pieces: what is said
     just now; reload: the page is of another time."""
@@ -77,7 +75,6 @@ class PageUpdate(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     id: str = ""
 
     def encode(self) -> bytes:
-        """As the stream carries it."""
         identifier = f"id: {self.id}\n".encode() if self.id else b""
         return b"%sevent: %s\ndata: %s\n\n" % (identifier, self.event.encode(), _encode_json(self.data))
 

@@ -196,7 +196,6 @@ class EntryView:
         return [render("entry.html", {**values, "blocks": blocks[:MAX_BLOCKS]})]
 
     def finish(self, why: str = "stop", /) -> list[Markup]:
-        """Nothing is held."""
         return []
 
     def _describe(self, item: Item) -> list[EntryBlock]:

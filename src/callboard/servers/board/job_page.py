@@ -59,8 +59,6 @@ class EntryWindow(NamedTuple):
 
 
 def routes(board: Board) -> Sequence[BaseRoute]:
-    """The routes of one job, but for what is done with it."""
-
     async def show(request: Request) -> Response:
         store = board.jobs.store
         job = await store.get(request.path_params["job"])
@@ -135,7 +133,6 @@ def choose_window(entries: int, begin: int, before: int) -> EntryWindow:
 async def _read_articles(
     board: Board, place: str, job: str, rounds: Sequence[JobRound], window: EntryWindow
 ) -> list[Markup]:
-    """The articles of the entries of a window."""
     view = EntryView(place)
     begin = _begin_of_round(rounds, window.after)
     articles: list[Markup] = []
@@ -151,7 +148,6 @@ def _begin_of_round(rounds: Sequence[JobRound], after: int) -> int:
 
 
 async def tell_to_reload() -> AsyncGenerator[PageUpdate]:
-    """What a page gets that is of another time."""
     yield PageUpdate(event="reload")
 
 
@@ -279,7 +275,6 @@ async def render_parts(
 
 
 def list_facts(job: JobSummary) -> list[JobFact]:
-    """What there is to know of a job in a few words each."""
     usage = job.usage
     parent, _, parent_round = job.parent.partition("@")
     rows = [

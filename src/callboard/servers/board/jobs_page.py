@@ -46,8 +46,6 @@ _CANCEL_PATIENCE: Final = 3.0
 
 
 def action_routes(board: Board) -> Sequence[BaseRoute]:
-    """The routes that change a job."""
-
     async def answer(request: Request, form: Form) -> Response:
         verdict = VERDICTS.get(form.get("verdict", ""))
         if verdict is None:
@@ -98,7 +96,6 @@ def action_routes(board: Board) -> Sequence[BaseRoute]:
         return await _lead_to(request, await board.jobs.store.fork(request.path_params["job"], number))
 
     async def keep(request: Request, _: Form) -> Response:
-        """Make a test of the job's conversation."""
         if board.parts.keep_test is None:
             raise HTTPException(404)
         job = await board.jobs.store.get(request.path_params["job"])
@@ -158,8 +155,6 @@ class Filter(NamedTuple):
 
 
 def routes(board: Board) -> Sequence[BaseRoute]:
-    """The routes of the list and of its jobs."""
-
     async def show(request: Request) -> Response:
         parts = await _render_parts(board, board.values(request), _read_filter(request))
         query = request.url.query

@@ -138,8 +138,6 @@ REASONS: Final = {
 
 
 def login_routes(board: Board) -> Sequence[BaseRoute]:
-    """The login's routes."""
-
     async def show(request: Request) -> Response:
         if request.state.session:
             return board.redirect(request, "/")
@@ -230,7 +228,6 @@ class Login:
         return "ok" if self._note("used", nonce, LINK_SECONDS) else "used"
 
     def begin_session(self) -> str:
-        """The value of the cookie of a new session."""
         return self._sessions.sign(secrets.token_urlsafe(12)).decode()
 
     def find_session(self, cookie: str) -> str:

@@ -41,7 +41,6 @@ def traffic_of(board: Board) -> Traffic:
 
 
 def digest(value: object) -> str:
-    """Changes with the value."""
     return sha256(msgspec.msgpack.encode(value)).hexdigest()[:16]
 
 
@@ -50,8 +49,6 @@ REQUEST_LOOK_SECONDS: Final = 0.3
 
 
 def request_routes(board: Board) -> Sequence[BaseRoute]:
-    """The routes of one request."""
-
     async def show(request: Request) -> Response:
         """With `dialect`, as that dialect would have read the `place`th answer."""
         identifier, dialect = _read_identifier(request), read_value(request.query_params.get("dialect"))
@@ -85,7 +82,6 @@ def request_routes(board: Board) -> Sequence[BaseRoute]:
         return board.redirect(request, f"/requests/{repeated}")
 
     async def keep(request: Request, _: Form) -> Response:
-        """Keep the reply as a test."""
         if board.parts.keep_test is None:
             raise HTTPException(404)
         reply = await traffic_of(board).kept_reply(_read_identifier(request))
@@ -162,20 +158,15 @@ _ENDS: Final = ("open", "stop", "invocations", "length", "no_call", "failed", "r
 
 
 class ListQuery(NamedTuple):
-    """What of the list is shown."""
-
     row_filter: RowFilter
     before: str = ""
 
     def encode(self) -> str:
-        """As the query of an address."""
         fields = {**msgspec.structs.asdict(self.row_filter), "before": self.before}
         return urlencode({name: value for name, value in fields.items() if value})
 
 
 def routes(board: Board) -> Sequence[BaseRoute]:
-    """The routes of the list, and those of one request."""
-
     async def show(request: Request) -> Response:
         query = _read_query(request)
         page = await traffic_of(board).page(query.row_filter, query.before)

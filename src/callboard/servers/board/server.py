@@ -146,7 +146,6 @@ def board_hosts(host: str, url: str, *, option: str = "--url") -> Collection[str
 
 
 def local_url(host: str, port: int) -> str:
-    """The address of a server of this machine."""
     return f"http://{f'[{host}]' if ':' in host else host}:{port}"
 
 

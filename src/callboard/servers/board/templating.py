@@ -65,7 +65,6 @@ MAX_TEXT: Final = 2000
 
 @cache
 def environment() -> Environment:
-    """The environment of all templates."""
     made = Environment(
         loader=PackageLoader("callboard.servers.board", "templates"),
         autoescape=True,
@@ -141,17 +140,14 @@ def format_seconds(seconds: float | None) -> str:
 
 
 def to_time(seconds: float) -> datetime:
-    """The time of so many seconds since 1970."""
     return datetime.fromtimestamp(seconds, UTC)
 
 
 def now() -> datetime:
-    """The time in UTC."""
     return datetime.now(UTC)
 
 
 def list_remarks(row: RequestRow) -> list[str]:
-    """What is worth a look in a row, in words."""
     counts = (("calls from text", row.recovered), ("repaired", row.repaired), ("lost", len(row.dropped)))
     again = [f"asks {row.again_of} again"] if row.again_of else []
     return [*[f"{name}: {count}" for name, count in counts if count], *again]

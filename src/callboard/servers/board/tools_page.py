@@ -60,8 +60,6 @@ class ListedServer(msgspec.Struct, frozen=True):
 
 
 def routes(board: Board) -> Sequence[BaseRoute]:
-    """The routes of the page."""
-
     async def show(request: Request) -> Response:
         part = _part(board)
         return board.render(

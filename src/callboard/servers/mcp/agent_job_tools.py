@@ -60,7 +60,6 @@ def encode_question(question: Approval) -> types.ElicitRequest:
 
 
 def decode_answer(question: Approval, result: types.ElicitResult) -> JobAnswer:
-    """What the user's answer to the elicitation means."""
     content = (result.content or {}) if result.action == "accept" else {}
     if question.is_question:
         text = content.get(_ANSWER)
@@ -85,8 +84,6 @@ MAX_TEXT: Final = 100_000
 
 
 class AgentTool(NamedTuple):
-    """What clients read of an agent."""
-
     description: str
     properties: Mapping[str, Mapping[str, Any]]
     """Of its arguments; the first is required."""

@@ -82,7 +82,6 @@ class AgentJobs:
         return await self._serve(job)
 
     async def read_questions(self, job: DurableJob) -> list[Approval]:
-        """What the job waits for a person to answer."""
         if job.state != "waiting" or job.waits_for not in PEOPLE:
             return []
         return [each for each in await self._store.read_approvals(job.id) if not each.verdict]

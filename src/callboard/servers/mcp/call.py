@@ -134,7 +134,6 @@ class WaitingCalls:
         return call
 
     def end(self) -> None:
-        """Cancels all of them."""
         for token in [*self._calls]:
             self._end(token)
 

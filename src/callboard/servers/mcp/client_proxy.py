@@ -121,8 +121,6 @@ _HEADER: Final = "mcp-session-id"
 
 
 class Session:
-    """One client."""
-
     def __init__(self) -> None:
         self.level: types.LoggingLevel = _LEVELS[0]
         self.namespaces: dict[str, MutableMapping[str, Any]] = {}
@@ -134,8 +132,6 @@ class Session:
 
 
 class Sessions:
-    """The clients, the newest last."""
-
     def __init__(self) -> None:
         self._sessions: OrderedDict[str, Session] = OrderedDict()
 
@@ -169,8 +165,6 @@ _YES: Final = "allow"
 
 
 class McpClientProxy:
-    """The client of one call."""
-
     def __init__(self, call: ToolCall, session: Session) -> None:
         self._call = call
         self.session = session
@@ -182,7 +176,6 @@ class McpClientProxy:
 
     @property
     def can(self) -> frozenset[Asked]:
-        """What the client can be asked."""
         capabilities = self._call.incoming.session.client_capabilities
         if capabilities is None:
             return frozenset()
