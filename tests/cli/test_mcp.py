@@ -314,7 +314,7 @@ def test_add(invoke, own, tmp_path):
     invoke("mcp", "add", "old", "--protocol", "legacy", "--", "x")
     assert own.read_text().endswith('protocol = "legacy"\n')
     result = invoke("mcp", "add", "odd", "--protocol", "banana", "--", "x")
-    assert "mcp.odd.protocol: Invalid enum value 'banana'" in str(result.exception)
+    assert "mcp.odd.protocol: 'banana' is not allowed" in str(result.exception)
     result = invoke("mcp", "add", "more", "--", "x")
     assert "a server of this name is there" in str(result.exception)
 

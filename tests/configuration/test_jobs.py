@@ -26,7 +26,7 @@ def test_commands_and_webhooks(load):
         ("{}", "name either a command or a url"),
         ('{ command = ["a"], url = "http://a" }', "name either a command or a url"),
         ('{ command = [""] }', "a command begins with a program"),
-        ('{ command = "a b" }', "array"),
+        ('{ command = "a b" }', "not a list"),
         ('{ url = "ftp://a" }', "http:// or https://"),
         ('{ url = "http://" }', "http:// or https://"),
         ('{ webhook = "http://a" }', "webhook"),
@@ -50,10 +50,10 @@ def test_limits_of_queues_and_how_long_jobs_are_kept(load):
     ("text", "why", "place"),
     [
         ('keep = "30 days"', "'30 days' is no length of time; write a whole number", "jobs"),
-        ("keep = 30", "str", "jobs.keep"),
-        ("queues.slow.starts_per_minute = -1", ">= 0", "jobs.queues.starts_per_minute"),
-        ("queues.slow.concurrency = 0", ">= 1", "jobs.queues.concurrency"),
-        ("queues.slow.starts = 1", "starts", "jobs.queues"),
+        ("keep = 30", "not a text in quotation marks", "jobs.keep"),
+        ("queues.slow.starts_per_minute = -1", "at least 0", "jobs.queues.slow.starts_per_minute"),
+        ("queues.slow.concurrency = 0", "at least 1", "jobs.queues.slow.concurrency"),
+        ("queues.slow.starts = 1", "did you mean 'starts_per_minute'?", "jobs.queues.slow.starts"),
     ],
 )
 def test_a_limit_that_is_none_is_told_with_its_place(load, text, why, place):

@@ -107,7 +107,7 @@ def test_a_place(write, tmp_path):
 @pytest.mark.parametrize(
     ("data", "told"),
     [
-        (b"a = 1\nb = \nc = 3", ":2: not TOML: Invalid value"),
+        (b"a = 1\nb = \nc = 3", ":2: not TOML: Invalid value; write text in quotation marks"),
         (b"a = 1\na = 2\nb = 3", ":2: not TOML: Cannot overwrite a value"),
         (b"a = 1\n[b", ": not TOML: Expected ']' at the end of a table declaration (at end of document)"),
         (b"a = 1\nb = '\xff'", ":2: not UTF-8; save it as UTF-8"),

@@ -58,7 +58,8 @@ def read_document(path: Path, mistake: type[CallerError]) -> Document:
         message = str(error)
         at = _AT_LINE.search(message)
         place = f"{path}:{at[1]}" if at else str(path)
-        raise mistake(f"not TOML: {_AT_LINE.sub('', message)}", path=place) from None
+        hint = "write text in quotation marks" if message.startswith("Invalid value") else ""
+        raise mistake(f"not TOML: {_AT_LINE.sub('', message)}", path=place, hint=hint) from None
     except RecursionError:
         raise mistake("not TOML: nested too deeply", path=str(path)) from None
 

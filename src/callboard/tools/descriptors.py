@@ -21,6 +21,7 @@ from callboard.schema.errors import EXTRA
 from callboard.text.suggest import suggest
 from callboard.tools.invoker import ArgumentsValidator, Invocable, Invoker, invocable_of
 from callboard.tools.tool import Tool, ToolOptions, check_subjects, context_parameters, is_async
+from callboard.tools.value_mistakes import find_mistake
 
 Keys: TypeAlias = tuple[str | int, ...]
 Where: TypeAlias = Callable[[Keys], str]
@@ -151,11 +152,9 @@ def refuse_unknown(
 
 def convert(kind: Any, values: Any, where: Where, mistake: type[CallerError] = DescriptorError) -> Any:
     """The values as this type; a string that spells one will do. Raises `mistake` with the place of one that does not."""
-    try:
-        return msgspec.convert(values, kind, strict=False)
-    except msgspec.ValidationError as error:
-        message, _, at = str(error).partition(" - at `$")
-        raise mistake(message, path=where(tuple(re.findall(r"[\w-]+", at)))) from None
+    if found := find_mistake(kind, values):
+        raise mistake(found.message, path=where(found.keys), hint=found.hint)
+    return msgspec.convert(values, kind, strict=False)
 
 
 def convert_table(kind: Any, value: Any, where: Where, mistake: type[CallerError] = DescriptorError) -> Any:
