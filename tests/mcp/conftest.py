@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from contextlib import asynccontextmanager
 
-import pytest
 from aiohttp import web
 
 from callboard.mcp.client import McpClient
@@ -63,22 +62,11 @@ async def served(small):
 
 
 @asynccontextmanager
-async def _linked(small, **settings):
+async def linked(small, **settings):
+    """A client of the server."""
     async with asyncio.timeout(60), served(small) as url:
         client = McpClient(ServerSettings(name="s", transport="http", url=url, **settings))
         try:
             yield client
         finally:
             await client.aclose()
-
-
-@pytest.fixture
-def small():
-    """The class of such a server."""
-    return SmallServer
-
-
-@pytest.fixture
-def linked():
-    """A client of such a server, for `async with`."""
-    return _linked

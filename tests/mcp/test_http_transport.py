@@ -6,6 +6,7 @@ import httpcore2
 import httpx2
 import pytest
 from aiohttp import web
+from tests.mcp.conftest import SmallServer, linked
 from tests.tables import table
 
 from callboard.mcp import McpClient, ServerSettings
@@ -33,8 +34,8 @@ REFUSALS = pytest.mark.parametrize(
 
 
 @REFUSALS
-async def test_a_call_that_was_refused_for_want_of_a_session_is_sent_once_more(refusal, small, linked):
-    server = small(refusal)
+async def test_a_call_that_was_refused_for_want_of_a_session_is_sent_once_more(refusal):
+    server = SmallServer(refusal)
     async with linked(server) as link:
         result = await link.call("echo", {})
     assert result.content[0].text == "done"
@@ -43,8 +44,8 @@ async def test_a_call_that_was_refused_for_want_of_a_session_is_sent_once_more(r
 
 @REFUSALS
 @pytest.mark.parametrize("idempotent", [False, True])
-async def test_a_server_that_loses_every_session_gets_a_call_twice_at_the_most(refusal, idempotent, small, linked):
-    server = small(*[refusal] * 50)
+async def test_a_server_that_loses_every_session_gets_a_call_twice_at_the_most(refusal, idempotent):
+    server = SmallServer(*[refusal] * 50)
     async with linked(server) as link:
         with pytest.raises(ServerUnreachable, match="was sent and may have run") as failed:
             await link.call("echo", {}, idempotent=idempotent)
@@ -62,8 +63,8 @@ async def test_a_server_that_loses_every_session_gets_a_call_twice_at_the_most(r
         lambda _: web.Response(status=400, text="your session expired while it ran"),
     ],
 )
-async def test_an_error_that_speaks_of_a_session_is_no_lost_session(answer, small, linked):
-    server = small(answer)
+async def test_an_error_that_speaks_of_a_session_is_no_lost_session(answer):
+    server = SmallServer(answer)
     async with linked(server) as link:
         with pytest.raises(ServerFailure) as failed:
             await link.call("echo", {})
@@ -87,30 +88,26 @@ async def test_a_login_that_fails_is_not_begun_again_in_the_older_protocol():
     assert len(begun) == 1
 
 
-@pytest.fixture
-def closing(small):
-    """A server that closes a kept connection without an answer to a request of a method, which it has read, once."""
+class ClosingServer(SmallServer):
+    """It closes a kept connection without an answer to a request of a method, which it has read, once."""
 
-    class ClosingServer(small):
-        def __init__(self, method):
-            super().__init__()
-            self.method = method
-            self.kept = set()
+    def __init__(self, method):
+        super().__init__()
+        self.method = method
+        self.kept = set()
 
-        async def post(self, request):
-            answer = await super().post(request)
-            if (await request.json())["method"] == self.method and request.transport in self.kept:
-                self.method = ""
-                request.transport.close()
-            self.kept.add(request.transport)
-            return answer
-
-    return ClosingServer
+    async def post(self, request):
+        answer = await super().post(request)
+        if (await request.json())["method"] == self.method and request.transport in self.kept:
+            self.method = ""
+            request.transport.close()
+        self.kept.add(request.transport)
+        return answer
 
 
 @pytest.mark.parametrize("method", ["notifications/initialized", "tools/list"])
-async def test_a_request_that_a_kept_connections_end_left_unanswered_is_sent_again_at_once(method, closing, linked):
-    server = closing(method)
+async def test_a_request_that_a_kept_connections_end_left_unanswered_is_sent_again_at_once(method):
+    server = ClosingServer(method)
     async with linked(server) as link:
         await link.tools()
         assert [tool.name for tool in await link.tools()] == ["echo"]
@@ -123,12 +120,12 @@ async def call_twice(link, **options):
     return await link.call("echo", {}, **options)
 
 
-async def test_only_an_idempotent_call_is_sent_again_at_once_where_the_server_may_have_it(closing, linked):
-    server = closing("tools/call")
+async def test_only_an_idempotent_call_is_sent_again_at_once_where_the_server_may_have_it():
+    server = ClosingServer("tools/call")
     async with linked(server) as link:
         assert (await call_twice(link, idempotent=True)).content[0].text == "done"
     assert (server.method, server.calls, server.sessions) == ("", 3, 1)
-    server = closing("tools/call")
+    server = ClosingServer("tools/call")
     async with linked(server) as link:
         with pytest.raises(ServerUnreachable, match="was sent and may have run"):
             await call_twice(link)

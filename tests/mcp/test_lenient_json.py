@@ -10,6 +10,7 @@ from aiohttp import web
 from hypothesis import given
 from hypothesis import strategies as st
 from mcp_types import jsonrpc_message_adapter
+from tests.mcp.conftest import SmallServer, linked
 from tests.tables import table
 
 from callboard.mcp import McpEnsemble
@@ -57,7 +58,7 @@ FAILED = [
 
 
 @pytest.fixture
-def raw(tmp_path, small, linked):
+def raw(tmp_path):
     """The result of a call that is answered with these bytes, over both transports."""
 
     async def raw(transport, said):
@@ -69,7 +70,7 @@ def raw(tmp_path, small, linked):
             settings = ServerSettings(name="s", command=command, pinned=False, protocol="legacy", idle_timeout=600)
             async with McpEnsemble(settings) as ensemble:
                 return await ensemble.call_tool("echo", {})
-        async with linked(small(answering(said, "application/json"))) as link:
+        async with linked(SmallServer(answering(said, "application/json"))) as link:
             return await link.call("echo", {})
 
     return raw
@@ -100,13 +101,13 @@ async def test_a_text_that_is_not_quite_unicode_is_read(raw, transport, said, te
 
 @pytest.mark.parametrize(("said", "text"), [*READ[:3], (TEXT % b"hi", "hi")])
 @pytest.mark.parametrize("end", [b"\n\n", b"\r\n\r\n", b"\n\n: bye\n"])
-async def test_a_stream_of_events_is_read_leniently(small, linked, said, text, end):
-    async with linked(small(events(said, end))) as link:
+async def test_a_stream_of_events_is_read_leniently(said, text, end):
+    async with linked(SmallServer(events(said, end))) as link:
         assert (await link.call("echo", {})).content[0].text == text
 
 
-async def test_an_event_that_is_no_answer_fails_its_call_at_once(small, linked):
-    async with linked(small(events(FAILED[0], b"\n\n"))) as link:
+async def test_an_event_that_is_no_answer_fails_its_call_at_once():
+    async with linked(SmallServer(events(FAILED[0], b"\n\n"))) as link:
         with pytest.raises(ServerFailure, match="Failed to parse SSE message"):
             await link.call("echo", {})
 
@@ -214,22 +215,22 @@ def test_a_tool_that_is_none_is_left_out_with_a_reason(version, tool, name, why)
     assert left_out[name].startswith(why)
 
 
-async def test_one_tool_does_not_lose_the_server(tmp_path, monkeypatch, small, linked):
+async def test_one_tool_does_not_lose_the_server(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     tools = [{"name": "open", "inputSchema": {}}, {"name": "odd", "inputSchema": {"type": "string"}}, GOOD]
     told = []
 
-    async with linked(small(tools=tools)) as link, McpEnsemble(link.settings, warn=told.append) as ensemble:
+    async with linked(SmallServer(tools=tools)) as link, McpEnsemble(link.settings, warn=told.append) as ensemble:
         await ensemble.call_tool("good", {})
         assert [*ensemble.invokers][:2] == ["open", "good"]
     assert told == ["s: the tool 'odd' is left out: inputSchema.type: Input should be 'object'"]
 
 
-async def test_what_is_wrong_with_an_answer_is_said_without_a_page_of_pydantic(small, linked):
+async def test_what_is_wrong_with_an_answer_is_said_without_a_page_of_pydantic():
     def answer(given):
         return web.json_response({**given, "result": {"content": "text"}})
 
-    async with linked(small(answer)) as link:
+    async with linked(SmallServer(answer)) as link:
         with pytest.raises(ServerFailure) as failed:
             await link.call("echo", {})
     assert "content: Input should be a valid" in str(failed.value)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import sys
 from pathlib import Path
@@ -72,16 +71,11 @@ def test_a_server_that_does_not_start_says_why(browser, token):
     assert "/no/such/program" in page
 
 
-def test_tools_of_the_gateway():
+async def test_tools_of_the_gateway():
     hosted = HostedTools(GatewaySettings(backends=(BackendSettings(url="http://x.test/v1"),), ensembles=("io",)))
 
-    async def connect():
-        await hosted.connect()
-        try:
-            return describe_hosted(hosted)
-        finally:
-            await hosted.disconnect()
-
-    [ensemble] = asyncio.run(connect())
-    assert (ensemble.name, ensemble.state) == ("io", "")
-    assert {tool.state for tool in ensemble.tools} == {"offered", "not permitted"}
+    await hosted.connect()
+    [ensemble] = describe_hosted(hosted)
+    await hosted.disconnect()
+    assert (ensemble["name"], ensemble["state"]) == ("io", "")
+    assert {tool["state"] for tool in ensemble["tools"]} == {"offered", "not permitted"}

@@ -53,18 +53,6 @@ def talk(era):
     return talk
 
 
-@pytest.fixture
-def serving():
-    """A server with these ensembles."""
-    return ToolServer
-
-
-@pytest.fixture
-def user():
-    """A user who gives these answers."""
-    return User
-
-
 class Desk:
     """Jobs of agents in a directory, with a worker that does what the test says."""
 

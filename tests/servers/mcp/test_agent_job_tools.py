@@ -4,6 +4,7 @@ import asyncio
 import json
 
 import pytest
+from tests.servers.mcp.conftest import User
 
 from callboard.jobs.job import Approval
 from callboard.servers.mcp.agent_job_tools import AGENTS, encode_question
@@ -76,8 +77,8 @@ async def asking(desk, client, question, waits_for="approval"):
 
 
 @pytest.mark.parametrize(("said", "verdict"), [(True, "allow"), (False, "deny")])
-async def test_an_approval_is_asked_of_the_clients_user(desk, talk, user, said, verdict):
-    asked = user(("accept", {"allow": said}))
+async def test_an_approval_is_asked_of_the_clients_user(desk, talk, said, verdict):
+    asked = User(("accept", {"allow": said}))
 
     async with talk(desk.serve(), elicitation_callback=asked) as client:
         job = await asking(desk, client, BASH)
@@ -135,8 +136,8 @@ async def test_a_question_is_answered_by_the_client(desk, talk):
         ({"call": "c2", "digest": "d1"}, "does not ask about this call"),
     ],
 )
-async def test_an_answer_to_another_call_is_refused(desk, talk, user, arguments, why):
-    async with talk(desk.serve(), elicitation_callback=user()) as client:
+async def test_an_answer_to_another_call_is_refused(desk, talk, arguments, why):
+    async with talk(desk.serve(), elicitation_callback=User()) as client:
         job = await asking(desk, client, BASH)
         refused = await client.call_tool("answer_job", {"job": job["job"], **arguments})
         left = (await desk.store.read_approvals(job["job"]))[0]

@@ -1,10 +1,11 @@
 import asyncio
 
 import pytest
+from tests.servers.mcp.conftest import User
 
 from callboard import Agent, tool
 from callboard.errors import CallerError
-from callboard.servers.mcp.server import agent_ensemble
+from callboard.servers.mcp.server import ToolServer, agent_ensemble
 from callboard.testing import Call, ScriptedModel
 
 
@@ -20,7 +21,7 @@ def deploy() -> str:
     return "deployed"
 
 
-async def test_a_run_is_one_call(serving, talk):
+async def test_a_run_is_one_call(talk):
     model = ScriptedModel([Call("add", {"a": 1, "b": 2}), "It is 3."])
     steps, logged = [], []
 
@@ -30,7 +31,7 @@ async def test_a_run_is_one_call(serving, talk):
     async def log(params):
         logged.append(params.data)
 
-    server = serving([agent_ensemble(Agent(model, [add]))])
+    server = ToolServer([agent_ensemble(Agent(model, [add]))])
     async with talk(server, logging_callback=log, log_level="info") as client:
         tools = (await client.list_tools()).tools
         result = await client.call_tool("run", {"prompt": "1 + 2?"}, progress_callback=progress)
@@ -43,17 +44,17 @@ async def test_a_run_is_one_call(serving, talk):
 
 
 @pytest.mark.parametrize(("answer", "result"), [(True, "deployed"), (False, "Error: deploy may not run")])
-async def test_its_approvals_are_asked_of_the_clients_user(serving, talk, user, answer, result):
+async def test_its_approvals_are_asked_of_the_clients_user(talk, answer, result):
     model = ScriptedModel([Call("deploy"), "Done."])
-    asked = user(("accept", {"allow": answer}))
-    server = serving([agent_ensemble(Agent(model, [deploy]))])
+    asked = User(("accept", {"allow": answer}))
+    server = ToolServer([agent_ensemble(Agent(model, [deploy]))])
     async with talk(server, elicitation_callback=asked) as client:
         await client.call_tool("run", {"prompt": "go"})
     assert asked.asked == ["deploy asks for approval before each call: deploy {}"]
     assert model.requests[1].canisters[-1].text.startswith(result)
 
 
-async def test_an_agent_that_asks_somebody_else_still_does(serving, talk, user):
+async def test_an_agent_that_asks_somebody_else_still_does(talk):
     seen = []
 
     async def approve(invocation, _why):
@@ -61,20 +62,20 @@ async def test_an_agent_that_asks_somebody_else_still_does(serving, talk, user):
         return "allow"
 
     model = ScriptedModel([Call("deploy"), "Done."])
-    server = serving([agent_ensemble(Agent(model, [deploy], approve=approve))])
-    async with talk(server, elicitation_callback=user()) as client:
+    server = ToolServer([agent_ensemble(Agent(model, [deploy], approve=approve))])
+    async with talk(server, elicitation_callback=User()) as client:
         await client.call_tool("run", {"prompt": "go"})
     assert seen == ["deploy"]
 
 
-async def test_each_client_is_asked_about_its_own_run(serving, era):
+async def test_each_client_is_asked_about_its_own_run(era):
     """Two runs at once, of one agent."""
     from mcp import Client
 
     def scripted(request):
         return Call("deploy") if len(request.canisters) == 1 else "Done."
 
-    server = serving([agent_ensemble(Agent(ScriptedModel([scripted] * 4), [deploy]))])
+    server = ToolServer([agent_ensemble(Agent(ScriptedModel([scripted] * 4), [deploy]))])
     asked = {"a": [], "b": []}
 
     async def one(name):
@@ -91,26 +92,26 @@ async def test_each_client_is_asked_about_its_own_run(serving, era):
     assert [len(each) for each in asked.values()] == [1, 1]
 
 
-async def test_a_run_that_fails_is_a_result_that_the_model_reads(serving, talk):
+async def test_a_run_that_fails_is_a_result_that_the_model_reads(talk):
     def broken(_request):
         raise CallerError("no model here")
 
-    server = serving([agent_ensemble(Agent(ScriptedModel([broken]), [add]))])
+    server = ToolServer([agent_ensemble(Agent(ScriptedModel([broken]), [add]))])
     async with talk(server) as client:
         result = await client.call_tool("run", {"prompt": "go"})
     assert result.is_error
     assert "no model here" in result.content[0].text
 
 
-async def test_a_run_without_an_answer_says_why(serving, talk):
-    server = serving([agent_ensemble(Agent(ScriptedModel(["", ""]), [add]))])
+async def test_a_run_without_an_answer_says_why(talk):
+    server = ToolServer([agent_ensemble(Agent(ScriptedModel(["", ""]), [add]))])
     async with talk(server) as client:
         result = await client.call_tool("run", {"prompt": "go"})
     assert result.is_error
     assert "the agent gave no answer: the model replied nothing" in result.content[0].text
 
 
-async def test_a_cancelled_call_cancels_its_run(serving, talk):
+async def test_a_cancelled_call_cancels_its_run(talk):
     begun, ended = asyncio.Event(), asyncio.Event()
 
     @tool
@@ -122,7 +123,7 @@ async def test_a_cancelled_call_cancels_its_run(serving, talk):
         finally:
             ended.set()
 
-    async with talk(serving([agent_ensemble(Agent(ScriptedModel([Call("wait")]), [wait]))])) as client:
+    async with talk(ToolServer([agent_ensemble(Agent(ScriptedModel([Call("wait")]), [wait]))])) as client:
         task = asyncio.create_task(client.call_tool("run", {"prompt": "go"}))
         await begun.wait()
         task.cancel()

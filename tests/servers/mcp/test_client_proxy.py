@@ -10,11 +10,13 @@ from pathlib import Path
 
 import mcp_types as types
 import pytest
+from tests.servers.mcp.conftest import User
 from tests.tables import table
 
 from callboard import Context, Ensemble, tool
 from callboard.mcp import McpEnsemble, Pins, ServerSettings
 from callboard.servers.mcp.client_proxy import Upstream
+from callboard.servers.mcp.server import ToolServer
 
 TESTS = Path(__file__).parents[2]
 TALKATIVE = [sys.executable, str(TESTS / "mcp" / "servers" / "ordinary.py")]
@@ -34,7 +36,7 @@ SAID = {
 
 
 @pytest.fixture
-def again(serving, talk, tmp_path):
+def again(talk, tmp_path):
     """A client, in this era, of the tools of the server of a command, which are served again."""
 
     @asynccontextmanager
@@ -44,7 +46,7 @@ def again(serving, talk, tmp_path):
         pins = Pins(tmp_path / "pins")
         async with (
             McpEnsemble(settings, pins=pins, elicit=upstream.elicit, sample=upstream.sample) as ensemble,
-            talk(serving([ensemble], upstream=upstream), **callbacks) as client,
+            talk(ToolServer([ensemble], upstream=upstream), **callbacks) as client,
         ):
             yield client
 
@@ -67,8 +69,8 @@ async def test_what_a_tool_says_of_itself_and_its_structured_content_pass(again,
     assert (answer.content[0].text, answer.structured_content) == ("3", {"result": 3})
 
 
-async def test_progress_and_questions_pass(again, user):
-    asked = user(("accept", {"name": "Ann"}))
+async def test_progress_and_questions_pass(again):
+    asked = User(("accept", {"name": "Ann"}))
     steps = []
 
     async def thought(_, params):
@@ -119,7 +121,7 @@ def test_nobody_is_asked_for_the_call_of_another(clients, answer):
     assert asyncio.run(upstream.elicit("Who?", {"type": "object"})) == ("decline", None)
 
 
-async def test_the_progress_of_our_own_tools_arrives_in_order(serving, talk):
+async def test_the_progress_of_our_own_tools_arrives_in_order(talk):
     @tool
     def work(context: Context) -> str:
         """Works on a thread."""
@@ -132,6 +134,6 @@ async def test_the_progress_of_our_own_tools_arrives_in_order(serving, talk):
     async def progressed(done, total, message):
         steps.append((done, total, message))
 
-    async with talk(serving([Ensemble("e", [work])])) as client:
+    async with talk(ToolServer([Ensemble("e", [work])])) as client:
         assert ((await client.call_tool("work", {}, progress_callback=progressed)).content[0].text) == "done"
     assert steps == [(step, 5, f"step {step}") for step in range(5)]

@@ -7,6 +7,7 @@ from mcp import MCPError
 from opentelemetry.trace import SpanKind, StatusCode
 
 from callboard import Ensemble, tool
+from callboard.servers.mcp.server import ToolServer
 
 TRACE = "0af7651916cd43dd8448eb211c80319c"
 
@@ -24,9 +25,9 @@ def fail() -> str:
 
 
 @pytest.fixture
-def sums(serving):
+def sums():
     """A server."""
-    return serving([Ensemble("sums", [add, fail])])
+    return ToolServer([Ensemble("sums", [add, fail])])
 
 
 async def test_a_call_has_a_span_below_that_of_its_client(sums, talk, telemetry):

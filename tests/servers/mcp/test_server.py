@@ -9,6 +9,7 @@ import pytest
 from mcp import MCPError
 from mcp.shared.inbound import x_mcp_header_map
 from pydantic import BaseModel, Field
+from tests.servers.mcp.conftest import User
 from typing_extensions import TypedDict
 
 from callboard import Context, Ensemble, tool
@@ -65,10 +66,10 @@ def deploy(where: str) -> str:
 HOME = Ensemble("home", [add, facts, show, fail, sleep, deploy])
 
 
-async def test_tools_have_the_names_they_have_on_wires(serving, talk):
+async def test_tools_have_the_names_they_have_on_wires(talk):
     other = Ensemble("other", [tool(name="add")(lambda: None), tool(name="weird name")(lambda: None)])
 
-    async with talk(serving([HOME, other])) as client:
+    async with talk(ToolServer([HOME, other])) as client:
         tools = (await client.list_tools()).tools
     assert [each.name for each in tools] == [
         "home__add", "facts", "show", "fail", "sleep", "deploy", "other__add", "weird_name",
@@ -105,8 +106,8 @@ async def test_tools_have_the_names_they_have_on_wires(serving, talk):
         ),
     ],
 )
-async def test_results(serving, talk, called, content, structured):
-    async with talk(serving([HOME])) as client:
+async def test_results(talk, called, content, structured):
+    async with talk(ToolServer([HOME])) as client:
         result = await client.call_tool(*called)
     assert (result.content, result.structured_content, result.is_error) == (content, structured, False)
 
@@ -120,16 +121,16 @@ async def test_results(serving, talk, called, content, structured):
         (("sleep", {}), "timeout", "Error: Tool execution timed out. It had 0.01 s."),
     ],
 )
-async def test_failures_are_results_that_the_model_reads(serving, talk, called, category, text):
-    async with talk(serving([HOME])) as client:
+async def test_failures_are_results_that_the_model_reads(talk, called, category, text):
+    async with talk(ToolServer([HOME])) as client:
         result = await client.call_tool(*called)
     assert result.is_error
     assert result.meta[CATEGORY] == category
     assert result.content[0].text.startswith(text.rpartition("\n")[0] or text)
 
 
-async def test_an_unknown_name_is_the_clients_mistake(serving, talk):
-    async with talk(serving([HOME])) as client:
+async def test_an_unknown_name_is_the_clients_mistake(talk):
+    async with talk(ToolServer([HOME])) as client:
         with pytest.raises(MCPError) as raised:
             await client.call_tool("ad", {})
         error = raised.value
@@ -148,30 +149,30 @@ async def test_an_unknown_name_is_the_clients_mistake(serving, talk):
         (("cancel", None), "Error: deploy may not run: the answer was no"),
     ],
 )
-async def test_a_user_is_asked_before_what_wants_approval(serving, talk, user, answer, text):
-    asked = user(answer)
-    async with talk(serving([HOME]), elicitation_callback=asked) as client:
+async def test_a_user_is_asked_before_what_wants_approval(talk, answer, text):
+    asked = User(answer)
+    async with talk(ToolServer([HOME]), elicitation_callback=asked) as client:
         result = await client.call_tool("deploy", {"where": "mars"})
     assert asked.asked == ['deploy asks for approval before each call: deploy {"where": "mars"}']
     assert result.content[0].text == text
 
 
-async def test_hidden_characters_are_shown_to_who_approves(serving, talk, user):
-    asked = user(("decline", None))
-    async with talk(serving([HOME]), elicitation_callback=asked) as client:
+async def test_hidden_characters_are_shown_to_who_approves(talk):
+    asked = User(("decline", None))
+    async with talk(ToolServer([HOME]), elicitation_callback=asked) as client:
         await client.call_tool("deploy", {"where": "m\u202ears"})
     assert "m\\u202ears" in asked.asked[0]
 
 
-async def test_without_a_user_what_wants_approval_does_not_run(serving, talk):
-    async with talk(serving([HOME])) as client:
+async def test_without_a_user_what_wants_approval_does_not_run(talk):
+    async with talk(ToolServer([HOME])) as client:
         result = await client.call_tool("deploy", {"where": "mars"})
     assert result.meta[CATEGORY] == "permission"
     assert "this client cannot be asked" in result.content[0].text
 
 
-async def test_a_policy_decides(serving, talk):
-    server = serving([HOME], policy=Policy([("home/deploy", "allow"), ("add", "deny")]))
+async def test_a_policy_decides(talk):
+    server = ToolServer([HOME], policy=Policy([("home/deploy", "allow"), ("add", "deny")]))
 
     async with talk(server) as client:
         listed = [tool.name for tool in (await client.list_tools()).tools]
@@ -183,7 +184,7 @@ async def test_a_policy_decides(serving, talk):
     assert denied.meta[CATEGORY] == "permission"
 
 
-async def test_progress_and_log_messages_arrive(serving, talk):
+async def test_progress_and_log_messages_arrive(talk):
     @tool
     async def work(context: Context) -> str:
         """Works."""
@@ -201,7 +202,7 @@ async def test_progress_and_log_messages_arrive(serving, talk):
     async def log(params):
         logged.append((params.level, params.data))
 
-    async with talk(serving([Ensemble("e", [work])]), logging_callback=log, log_level="info") as client:
+    async with talk(ToolServer([Ensemble("e", [work])]), logging_callback=log, log_level="info") as client:
         if client.protocol_version < "2026":
             await client.session.send_request(
                 types.SetLevelRequest(params=types.SetLevelRequestParams(level="info")), types.EmptyResult
@@ -212,7 +213,7 @@ async def test_progress_and_log_messages_arrive(serving, talk):
     assert logged == [("warning", {"careful": True})]
 
 
-async def test_a_cancelled_call_ends_its_tool(serving, talk):
+async def test_a_cancelled_call_ends_its_tool(talk):
     begun, ended = asyncio.Event(), asyncio.Event()
 
     @tool
@@ -224,7 +225,7 @@ async def test_a_cancelled_call_ends_its_tool(serving, talk):
         finally:
             ended.set()
 
-    async with talk(serving([Ensemble("e", [wait])])) as client:
+    async with talk(ToolServer([Ensemble("e", [wait])])) as client:
         task = asyncio.create_task(client.call_tool("wait", {}))
         await begun.wait()
         task.cancel()
@@ -232,7 +233,7 @@ async def test_a_cancelled_call_ends_its_tool(serving, talk):
     assert ended.is_set()
 
 
-async def test_no_more_calls_at_once_than_allowed(serving, talk):
+async def test_no_more_calls_at_once_than_allowed(talk):
     together = asyncio.Barrier(3)
     running = most = 0
 
@@ -245,12 +246,12 @@ async def test_no_more_calls_at_once_than_allowed(serving, talk):
         await together.wait()
         running -= 1
 
-    async with talk(serving([Ensemble("e", [work])], limit=3)) as client:
+    async with talk(ToolServer([Ensemble("e", [work])], limit=3)) as client:
         await asyncio.gather(*[client.call_tool("work", {}) for _ in range(12)])
     assert most == 3
 
 
-async def test_a_tool_asks_several_things(serving, talk, user):
+async def test_a_tool_asks_several_things(talk):
     @tool
     async def ask(context: Context) -> str:
         """Asks."""
@@ -260,28 +261,28 @@ async def test_a_tool_asks_several_things(serving, talk, user):
         second = await peer.elicit("second", schema)
         return f"{first.content} {second.action}"
 
-    asked = user(("accept", {"x": "1"}), ("decline", None))
-    server = serving([Ensemble("e", [ask])])
+    asked = User(("accept", {"x": "1"}), ("decline", None))
+    server = ToolServer([Ensemble("e", [ask])])
     async with talk(server, elicitation_callback=asked) as client:
         result = await client.call_tool("ask", {})
     assert result.content[0].text == "{'x': '1'} decline"
     assert asked.asked == ["first", "second"]
 
 
-async def test_namespaces_last_as_long_as_their_client(serving, talk):
+async def test_namespaces_last_as_long_as_their_client(talk):
     @tool
     async def count(context: Context) -> int:
         """Counts."""
         context.namespace["n"] = context.namespace.get("n", 0) + 1
         return context.namespace["n"]
 
-    async with talk(serving([Ensemble("e", [count])])) as client:
+    async with talk(ToolServer([Ensemble("e", [count])])) as client:
         assert [(await client.call_tool("count", {})).content[0].text for _ in range(3)] == ["1", "2", "3"]
 
 
-async def test_clients_hear_of_new_tools(serving, talk, era):
+async def test_clients_hear_of_new_tools(talk, era):
     ensemble = Ensemble("e", [add])
-    server = serving([ensemble])
+    server = ToolServer([ensemble])
     heard = asyncio.Event()
 
     async def handler(message):
@@ -305,13 +306,13 @@ async def test_clients_hear_of_new_tools(serving, talk, era):
         )
 
 
-async def test_what_is_deferred_is_not_served(serving, talk):
+async def test_what_is_deferred_is_not_served(talk):
     async def never(_context, _arguments):
         raise AssertionError
 
     later = Invoker("later", never, {"type": "object"}, deferred=True)
 
-    async with talk(serving([Ensemble("e", [later, add])])) as client:
+    async with talk(ToolServer([Ensemble("e", [later, add])])) as client:
         assert [each.name for each in (await client.list_tools()).tools] == ["add"]
 
 
@@ -334,8 +335,8 @@ class TestWaiting:
             (("deploy", {"where": "mars"}), "x"),
         ],
     )
-    async def test_another_request_does_not_go_on_with_them(self, serving, talk, user, called, change):
-        async with talk(serving([HOME]), elicitation_callback=user()) as client:
+    async def test_another_request_does_not_go_on_with_them(self, talk, called, change):
+        async with talk(ToolServer([HOME]), elicitation_callback=User()) as client:
             asked = await self.begun(client)
             yes = dict.fromkeys(asked.input_requests, types.ElicitResult(action="accept", content={"allow": True}))
             with pytest.raises(MCPError) as raised:
@@ -343,8 +344,8 @@ class TestWaiting:
             code = raised.value.code
         assert code == types.INVALID_PARAMS
 
-    async def test_they_go_on_once(self, serving, talk, user):
-        async with talk(serving([HOME]), elicitation_callback=user()) as client:
+    async def test_they_go_on_once(self, talk):
+        async with talk(ToolServer([HOME]), elicitation_callback=User()) as client:
             asked = await self.begun(client)
             yes = dict.fromkeys(asked.input_requests, types.ElicitResult(action="accept", content={"allow": True}))
             again = {"input_responses": yes, "request_state": asked.request_state}
@@ -353,8 +354,8 @@ class TestWaiting:
                 await client.session.call_tool("deploy", {"where": "mars"}, **again)
         assert result.content[0].text == "deployed to mars"
 
-    async def test_nothing_is_approved_before_it_is_asked(self, serving, talk, user):
-        async with talk(serving([HOME]), elicitation_callback=user()) as client:
+    async def test_nothing_is_approved_before_it_is_asked(self, talk):
+        async with talk(ToolServer([HOME]), elicitation_callback=User()) as client:
             asked = await self.begun(client)
             yes = dict.fromkeys(asked.input_requests, types.ElicitResult(action="accept", content={"allow": True}))
             result = await client.session.call_tool(
@@ -362,10 +363,10 @@ class TestWaiting:
             )
         assert isinstance(result, types.InputRequiredResult)
 
-    async def test_the_oldest_ends_where_there_are_too_many(self, serving, talk, user, monkeypatch):
+    async def test_the_oldest_ends_where_there_are_too_many(self, talk, monkeypatch):
         monkeypatch.setattr(calls, "MAX_WAITING", 1)
 
-        async with talk(serving([HOME]), elicitation_callback=user()) as client:
+        async with talk(ToolServer([HOME]), elicitation_callback=User()) as client:
             first, second = await self.begun(client), await self.begun(client)
             codes = []
             for asked in (first, second):
@@ -414,14 +415,14 @@ DAY = Weather({"name": "Oslo"}, Decimal("3.5"), datetime(2026, 1, 1, tzinfo=UTC)
 @pytest.mark.parametrize(
     ("returned", "value"), [(Place, {"name": "Oslo"}), (Weather, DAY), (Forecast, Forecast(days=[DAY]))]
 )
-async def test_what_a_typed_tool_returns_is_declared_and_is_so(serving, talk, returned, value):
+async def test_what_a_typed_tool_returns_is_declared_and_is_so(talk, returned, value):
     def look():
         """Looks."""
         return value
 
     look.__annotations__["return"] = returned
 
-    async with talk(serving([Ensemble("e", [tool(look)])])) as client:
+    async with talk(ToolServer([Ensemble("e", [tool(look)])])) as client:
         (listed,) = (await client.list_tools()).tools
         answer = await client.call_tool("look", {})
     assert listed.output_schema["type"] == "object"
@@ -430,26 +431,26 @@ async def test_what_a_typed_tool_returns_is_declared_and_is_so(serving, talk, re
 
 
 @pytest.mark.parametrize("returned", [str, int, dict, dict[str, int], list[Place], Place | None, Any, None, "Unknown"])
-async def test_where_no_object_is_annotated_nothing_is_declared(serving, talk, returned):
+async def test_where_no_object_is_annotated_nothing_is_declared(talk, returned):
     def look():
         """Looks."""
         return {"name": "Oslo"}
 
     look.__annotations__["return"] = returned
 
-    async with talk(serving([Ensemble("e", [tool(look)])])) as client:
+    async with talk(ToolServer([Ensemble("e", [tool(look)])])) as client:
         listed, answer = (await client.list_tools()).tools[0], await client.call_tool("look", {})
     assert listed.output_schema is None
     assert answer.structured_content == {"name": "Oslo"}
 
 
-async def test_a_result_that_is_not_as_declared_is_an_error_with_what_it_is(serving, talk):
+async def test_a_result_that_is_not_as_declared_is_an_error_with_what_it_is(talk):
     @tool
     def look() -> Place:
         """Looks."""
         return {"height": "high"}
 
-    async with talk(serving([Ensemble("e", [look])])) as client:
+    async with talk(ToolServer([Ensemble("e", [look])])) as client:
         await client.list_tools()
         answer = await client.call_tool("look", {})
     assert (answer.is_error, answer.meta[CATEGORY]) == (True, "execution")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from starlette.exceptions import HTTPException
@@ -16,11 +16,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
+from callboard.mcp import Pins, ServerSettings
+from callboard.mcp.server_report import describe_place, report_server
 from callboard.servers.board.browser import Form
-from callboard.tools.ensemble import Ensemble
+from callboard.tools import Ensemble, Invoker
 
 if TYPE_CHECKING:
-    from callboard.mcp.settings import ServerSettings
     from callboard.servers.board.app import Board
     from callboard.servers.gateway.hosted_tools import HostedTools
 
@@ -31,32 +32,6 @@ class ToolsPart(msgspec.Struct, frozen=True):
     find_servers: Callable[[], Mapping[str, ServerSettings]]
     """Reads the settings; it is called in a thread."""
     hosted: HostedTools | None = None
-
-
-class GatewayTool(msgspec.Struct, frozen=True):
-    """A tool of the gateway's ensembles: `offered`, or `not permitted`."""
-
-    name: str
-    description: str
-    state: str
-
-
-class GatewayEnsemble(msgspec.Struct, frozen=True):
-    """An ensemble of the gateway; the state of one without a connection is ""."""
-
-    name: str
-    state: str
-    tools: tuple[GatewayTool, ...]
-
-
-class ListedServer(msgspec.Struct, frozen=True):
-    """An MCP server of the settings. `pinned` tools are trusted as they were at their first use."""
-
-    name: str
-    transport: str
-    place: str
-    is_enabled: bool
-    pinned: tuple[str, ...]
 
 
 def routes(board: Board) -> Sequence[BaseRoute]:
@@ -71,8 +46,6 @@ def routes(board: Board) -> Sequence[BaseRoute]:
 
     async def check(request: Request, _: Form) -> Response:
         """Connect a server once, and show what it offers."""
-        from callboard.mcp.server_report import report_server  # noqa: PLC0415  # 0.8 s, only where it is asked for
-
         servers = await asyncio.to_thread(_part(board).find_servers)
         settings = servers.get(request.path_params["name"])
         if settings is None:
@@ -83,41 +56,24 @@ def routes(board: Board) -> Sequence[BaseRoute]:
     return [Route("/tools", show), Route("/tools/{name}/check", board.action(check), methods=["POST"])]
 
 
-def describe_hosted(hosted: HostedTools) -> list[GatewayEnsemble]:
-    """The gateway's ensembles with their tools and the states of their connections."""
+def describe_hosted(hosted: HostedTools) -> list[dict[str, Any]]:
+    """The gateway's ensembles with their tools and the states of their connections, "" where there is none."""
+
+    def describe(invoker: Invoker) -> dict[str, str]:
+        state = "offered" if invoker.name in hosted.names else "not permitted"
+        return {"name": invoker.name, "description": invoker.description, "state": state}
+
     return [
-        GatewayEnsemble(
-            ensemble.name,
-            _state(ensemble),
-            tuple(
-                [
-                    GatewayTool(
-                        invoker.name,
-                        invoker.description,
-                        "offered" if invoker.name in hosted.names else "not permitted",
-                    )
-                    for invoker in ensemble.invokers.values()
-                ]
-            ),
-        )
-        for ensemble in hosted.ensembles
+        {"name": each.name, "state": _state(each), "tools": [describe(tool) for tool in each.invokers.values()]}
+        for each in hosted.ensembles
     ]
 
 
-def list_servers(find_servers: Callable[[], Mapping[str, ServerSettings]]) -> list[ListedServer]:
-    """The servers of the settings, with what is pinned of them."""
-    from callboard.mcp import Pins  # noqa: PLC0415  # 0.8 s, on a thread
-    from callboard.mcp.server_report import describe_place  # noqa: PLC0415
-
-    pins = {each.server: each for each in Pins(read_only=True).list_all()}
+def list_servers(find_servers: Callable[[], Mapping[str, ServerSettings]]) -> list[dict[str, Any]]:
+    """The servers of the settings, with the tools that are trusted as they were at their first use."""
+    pins = {each.server: each.tools for each in Pins(read_only=True).list_all()}
     return [
-        ListedServer(
-            name,
-            settings.transport,
-            describe_place(settings),
-            settings.enabled,
-            tuple(pins[name].tools) if name in pins else (),
-        )
+        {"settings": settings, "place": describe_place(settings), "pinned": pins.get(name, ())}
         for name, settings in sorted(find_servers().items())
     ]
 
