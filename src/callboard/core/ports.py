@@ -123,7 +123,23 @@ class RunProgress(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     why: str = ""
 
 
-class Journal(Protocol):
+class CallJournal(Protocol):
+    """The part of a run's `Journal` that is about its calls."""
+
+    def call_key(self, invocation: InvocationCanister, /) -> str:
+        """A name of the call that no other call of any run has, and that it has again when it is run again."""
+        ...
+
+    async def begin_call(self, invocation: InvocationCanister, idempotent: bool, /) -> ResultCanister | None:
+        """Keep that the call is about to run. A result spares running it."""
+        ...
+
+    async def end_call(self, invocation: InvocationCanister, result: ResultCanister, /) -> None:
+        """Keep the result of a call that ran, as soon as it is there, whatever the others do."""
+        ...
+
+
+class Journal(CallJournal, Protocol):
     """What a run writes down before it acts, so that another process can go on with it.
 
     What was given is kept for good when a method returns. What a method raises ends the run. `progress` is that of the
@@ -135,23 +151,11 @@ class Journal(Protocol):
         """What was saved last of the run that goes on."""
         ...
 
-    def call_key(self, invocation: InvocationCanister, /) -> str:
-        """A name of the call that no other call of any run has, and that it has again when it is run again."""
-        ...
-
     async def save(self, items: Sequence[Canister | RolledBack], progress: RunProgress, /, *, begins: bool) -> None:
         """Keep what the conversation has grown by, in one piece; results that `end_call` got are not among it.
 
         Where `begins`, nothing but calls of it follows: it may be kept when the first `begin_call` returns.
         """
-        ...
-
-    async def begin_call(self, invocation: InvocationCanister, idempotent: bool, /) -> ResultCanister | None:
-        """Keep that the call is about to run. A result spares running it."""
-        ...
-
-    async def end_call(self, invocation: InvocationCanister, result: ResultCanister, /) -> None:
-        """Keep the result of a call that ran, as soon as it is there, whatever the others do."""
         ...
 
 

@@ -18,12 +18,13 @@ from collections.abc import (
 from contextlib import suppress
 from functools import partial
 from types import MappingProxyType
-from typing import Any, Final, Protocol, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from msgspec.structs import replace
 
 from callboard.core import Event, InvocationCanister, Note, ResultCanister, ResultReady, ToolProgress
 from callboard.core.events import NoteCode
+from callboard.core.ports import CallJournal
 from callboard.errors import CallerError
 from callboard.execution.execute import GRACE, OnError, run_invoker
 from callboard.telemetry.counts import DEFERRED, UNKNOWN, count_tool_call
@@ -42,24 +43,6 @@ AfterCall: TypeAlias = Callable[[InvocationCanister, ResultCanister], Awaitable[
 
 Enclose: TypeAlias = Callable[[InvocationCanister, Callable[[Event], None]], object]
 """Makes `Context.run` of a call from the invocation and the function that gives the run an event."""
-
-
-class CallJournal(Protocol):
-    """The part of a run's `Journal` that is about its calls."""
-
-    def call_key(self, invocation: InvocationCanister, /) -> str:
-        """See `Journal`."""
-        ...
-
-    async def begin_call(self, invocation: InvocationCanister, idempotent: bool, /) -> ResultCanister | None:
-        """See `Journal`."""
-        ...
-
-    async def end_call(self, invocation: InvocationCanister, result: ResultCanister, /) -> None:
-        """See `Journal`."""
-        ...
-
-
 _ALERTED: Final = frozenset({"validation", "timeout"})
 """What is always a result, also where a run fails fast, and so would go unnoticed."""
 

@@ -169,30 +169,26 @@ def _drop_patterns(subschemas: dict[int, _Subschema], path: str) -> Iterator[str
 def _bound_references(root: dict[str, Any], subschemas: dict[int, _Subschema], path: str) -> None:
     """Bounds what is applied to one value: refuses circles, long chains and fans. Linear in the schema."""
     totals: dict[int, int] = {}
+
+    def count(here: _Subschema, chain: tuple[int, ...]) -> int:
+        if id(here.schema) in totals:
+            return totals[id(here.schema)]
+        place = path + pointer(here.steps)
+        total = 1
+        for part in _applied_schemas(root, subschemas, here):
+            if id(part.schema) in chain:
+                hint = "go through properties or items"
+                raise SchemaError("a circle of references that goes nowhere", path=place, hint=hint)
+            if id(part.schema) not in totals and len(chain) >= DEPTH:
+                raise SchemaError(f"a chain of more than {DEPTH} references", path=place)
+            total += count(part, (*chain, id(part.schema)))
+        if total > APPLIED:
+            raise SchemaError(f"more than {APPLIED} schemas for one value", path=place)
+        totals[id(here.schema)] = total
+        return total
+
     for start in subschemas.values():
-        chain = [(start, _applied_schemas(root, subschemas, start))]
-        inside_now = {id(start.schema)}
-        while chain:
-            here, further = chain[-1]
-            step = next(further, None)
-            if step is None:
-                parts = _applied_schemas(root, subschemas, here)
-                totals[id(here.schema)] = total = 1 + sum(totals[id(part.schema)] for part in parts)
-                if total > APPLIED:
-                    raise SchemaError(f"more than {APPLIED} schemas for one value", path=path + pointer(here.steps))
-                inside_now.discard(id(here.schema))
-                chain.pop()
-            elif id(step.schema) in inside_now:
-                raise SchemaError(
-                    "a circle of references that goes nowhere",
-                    path=path + pointer(here.steps),
-                    hint="go through properties or items",
-                )
-            elif id(step.schema) not in totals:
-                if len(chain) >= DEPTH:
-                    raise SchemaError(f"a chain of more than {DEPTH} references", path=path + pointer(here.steps))
-                inside_now.add(id(step.schema))
-                chain.append((step, _applied_schemas(root, subschemas, step)))
+        count(start, (id(start.schema),))
 
 
 def _applied_schemas(root: dict[str, Any], subschemas: dict[int, _Subschema], here: _Subschema) -> Iterator[_Subschema]:

@@ -8,11 +8,10 @@ from callboard.tools.descriptors import (
     read_ensemble,
     read_invoker,
 )
-from callboard.tools.ensemble import Ensemble, ToolLike, as_invoker, refuse_clashes, refuse_same_names
+from callboard.tools.ensemble import Ensemble, InvokerRegistry, ToolLike, as_invoker, refuse_clashes, refuse_same_names
 from callboard.tools.invalid_calls import check_call, denial, edited_invocation, edited_result, judge_call
 from callboard.tools.invoker import Invocable, Invoker
 from callboard.tools.permissions import Decision, Permission, Policy, Rule, read_decision
-from callboard.tools.registry import InvokerRegistry
 from callboard.tools.tool import Subject, Tool, is_seconds, tool
 from callboard.tools.wrappers import approval_required, cached, filtered, prefixed, renamed
 
