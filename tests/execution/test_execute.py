@@ -1,22 +1,33 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import http.client
 import inspect
 import json
+import smtplib
+import socket
+import ssl
+import subprocess
 import sys
 import threading
+import urllib.error
 from contextlib import suppress
 from datetime import UTC, datetime
 from functools import lru_cache, partial, wraps
 
+import aiohttp
+import httpx2
 import pytest
 from tests.tables import table
 
 from callboard import Agent, Context, Ensemble, Invoker, execute_invoker, tool
 from callboard.core import Note, PictureContent, ResultCanister, ToolError
-from callboard.errors import CallerError, NoSuchTool, ToolExecutionFailure
+from callboard.errors import CallboardError, CallerError, NoSuchTool, ToolExecutionFailure
 from callboard.execution import run_invoker
+from callboard.execution.execute import find_category
 from callboard.execution.thread_pool import ThreadPool
+from callboard.schema import ArgumentsInvalid
 from callboard.testing import Call, ScriptedModel
 
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(8)
@@ -546,3 +557,56 @@ def test_a_call_that_fails_fast_alerts_the_user(arguments, on_error, told, hooke
         asyncio.run(execute_invoker(break_down, arguments, on_error=on_error, **options))
     lines = lines if hooked else [each.getMessage() for each in caplog.records if each.name == "callboard.execution"]
     assert [line.startswith(told) for line in lines] == [True] * bool(told)
+
+
+# Clients that are not installed here; they are known by their names alone.
+Requests = type("ConnectionError", (OSError,), {"__module__": "requests.exceptions"})
+ReadTimeout = type(
+    "ReadTimeout", (type("Timeout", (OSError,), {"__module__": "requests.exceptions"}),), {"__module__": "requests"}
+)
+Httpx = type("ConnectError", (type("TransportError", (Exception,), {"__module__": "httpx"}),), {"__module__": "httpx"})
+
+
+@table(
+    ("error", "category"),
+    [
+        (ArgumentsInvalid([(("query",), "Field required")]), "validation"),
+        (NoSuchTool("no tool 'x'"), "not_found"),
+        (asyncio.CancelledError(), "cancelled"),
+        (TimeoutError(), "timeout"),
+        (aiohttp.ServerTimeoutError(), "timeout"),
+        (PermissionError(13, "denied"), "permission"),
+        (ConnectionError(), "network"),
+        (ConnectionRefusedError(), "network"),
+        (BrokenPipeError(), "network"),
+        (socket.gaierror(-2, "Name or service not known"), "network"),
+        (ssl.SSLError(), "network"),
+        (ssl.SSLCertVerificationError(), "network"),
+        (aiohttp.ClientPayloadError(), "network"),
+        (httpx2.ConnectError("refused"), "network"),
+        (Httpx("refused"), "network"),
+        (urllib.error.URLError("refused"), "network"),
+        (Requests(), "network"),
+        (subprocess.TimeoutExpired("sleep", 1), "timeout"),
+        (ReadTimeout(), "timeout"),
+        (http.client.RemoteDisconnected(), "network"),
+        (http.client.IncompleteRead(b""), "network"),
+        (smtplib.SMTPServerDisconnected(), "network"),
+        (OSError(errno.EHOSTUNREACH, "No route to host"), "network"),
+        (OSError(errno.ENETUNREACH, "Network is unreachable"), "network"),
+        (ExceptionGroup("two", [ConnectionError(), ConnectionResetError()]), "network"),
+        (ExceptionGroup("one", [ExceptionGroup("inner", [TimeoutError()])]), "timeout"),
+        (ExceptionGroup("mixed", [ConnectionError(), ValueError()]), "execution"),
+        (ExceptionGroup("mixed", [ConnectionError(), TimeoutError()]), "execution"),
+        (ValueError("no"), "execution"),
+        (LookupError("no"), "execution"),
+        (OSError(28, "No space left on device"), "execution"),
+        (FileNotFoundError(2, "No such file"), "execution"),
+        (CallboardError("no"), "execution"),
+        (Exception(), "execution"),
+        (SystemExit(1), "execution"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else type(value).__name__,
+)
+def test_every_exception_has_a_category(error, category):
+    assert find_category(error) == category

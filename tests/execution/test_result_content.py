@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import asyncio
+import base64
 import json
 import math
 from collections import UserList, deque
@@ -8,16 +10,17 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from enum import Enum
 from pathlib import PurePosixPath
-from types import MappingProxyType
+from types import MappingProxyType, SimpleNamespace
 
 import pydantic
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from mcp_types import CallToolResult, EmbeddedResource, ImageContent, TextContent, TextResourceContents
 from tests.tables import table
 
-from callboard import core
-from callboard.errors import CallerError
+from callboard import Invoker, core, execute_invoker
+from callboard.errors import CallerError, ToolExecutionFailure
 from callboard.execution import make_result
 from callboard.execution.result_content import MAX_TEXT
 
@@ -223,3 +226,53 @@ def test_pictures_and_files_among_texts_are_contents():
         core.FileContent(b"x"),
         core.FileContent(b"y", "text/csv"),
     )
+
+
+# The SDK's CallToolResult, returned by a function that a person wrote (seed 004).
+
+
+ENCODED_PICTURE = base64.b64encode(b"\x89PNG\r\n\x1a\n").decode()
+
+
+def run_giving(result, **options):
+    async def mcp_invocable(_context, _arguments):
+        return result
+
+    return asyncio.run(execute_invoker(Invoker("weather", mcp_invocable, {"type": "object"}), {}, **options))
+
+
+def test_its_contents_are_those_of_the_result():
+    resource = TextResourceContents(uri="file:///a", text="a")
+    blocks = [
+        TextContent(type="text", text="62\N{DEGREE SIGN}F"),
+        ImageContent(type="image", data=ENCODED_PICTURE, mime_type="image/png"),
+        EmbeddedResource(type="resource", resource=resource),
+    ]
+    text, picture, embedded = run_giving(CallToolResult(content=blocks)).content
+    assert (text.text, picture.mime_type, embedded.text) == ("62\N{DEGREE SIGN}F", "image/png", "a")
+
+
+def test_structured_content_alone():
+    assert run_giving(CallToolResult(content=[], structured_content={"temperature": 62})).text == '{"temperature":62}'
+    assert run_giving(CallToolResult(content=[])).text == ""
+
+
+class CallToolResultOfTheFirstVersion(SimpleNamespace):
+    pass
+
+
+CallToolResultOfTheFirstVersion.__name__ = "CallToolResult"
+
+
+@table(
+    "result",
+    [
+        CallToolResult(content=[TextContent(type="text", text="no such city")], is_error=True),
+        CallToolResultOfTheFirstVersion(content=[SimpleNamespace(type="text", text="no such city")], isError=True),
+    ],
+)
+def test_an_error_is_an_error(result):
+    told = run_giving(result, on_error="feedback")
+    assert (told.error.category, "no such city" in told.error.message) == ("execution", True)
+    with pytest.raises(ToolExecutionFailure, match="no such city"):
+        run_giving(result)

@@ -7,8 +7,10 @@ from hypothesis import strategies as st
 from tests.tables import table
 
 from callboard import core
+from callboard.core import AssistantCanister, InvocationCanister, ResultCanister, UserCanister
 from callboard.loop import AskApproval, CallModel, Execute, Finish, Limits, Loop, LoopRules
 from callboard.loop.loop import _NEXT
+from callboard.loop.pending_calls import find_called_turns
 from callboard.tools import Ensemble, InvokerRegistry, Policy, tool
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
@@ -304,3 +306,46 @@ def test_whatever_comes_the_states_follow_each_other_as_the_table_says(events, p
     run.loop.stop(NOW)
     assert run.loop.state == "ended"
     assert run.loop.feed(core.ReplyEnded("stop"), NOW) == []
+
+
+# The replies that called are found with what came of their calls.
+
+
+def look(identifier):
+    return InvocationCanister(identifier=identifier, name="look", arguments={})
+
+
+def seen(identifier):
+    return ResultCanister("seen", invocation_id=identifier)
+
+
+CONVERSATION = [
+    UserCanister("Go."),
+    AssistantCanister("I look."),
+    look("a"),
+    look("b"),
+    seen("b"),
+    seen("a"),
+    AssistantCanister("Nothing."),
+    UserCanister("Again."),
+    look("c"),
+    look("d"),
+    seen("d"),
+]
+
+
+def test_a_reply_has_its_calls_and_results_in_the_order_of_the_calls():
+    turns = [*find_called_turns(CONVERSATION)]
+    assert [[each.identifier for each in turn.invocations] for turn in turns] == [["a", "b"], ["c", "d"]]
+    assert [[each.identifier for each, _ in turn.pairs] for turn in turns] == [["a", "b"], ["d"]]
+    assert [turn.end for turn in turns] == [4, 10]
+
+
+def test_turns_are_found_from_a_place_on():
+    assert [turn.end for turn in find_called_turns(CONVERSATION, 7)] == [10]
+
+
+def test_a_reply_without_results_and_a_conversation_without_calls():
+    assert [turn.results for turn in find_called_turns([UserCanister("Go."), look("a")])] == [{}]
+    assert [*find_called_turns([UserCanister("Go."), AssistantCanister("Hi.")])] == []
+    assert [*find_called_turns([])] == []

@@ -10,6 +10,7 @@ from tests.tables import table
 from callboard.errors import SchemaError
 from callboard.schema import ArgumentsInvalid, compile_schema
 from callboard.schema.json_schema import APPLIED, DEPTH, PATTERNS, SIZE
+from callboard.schema.regex import is_accepted, matches
 
 
 def nested(levels: int) -> dict:
@@ -216,3 +217,22 @@ def test_junk_is_a_validator_or_a_schema_error(schema):
         validator.validate({"x": "1", "type": {"x": [1]}})
     except ArgumentsInvalid as refused:
         assert str(refused).startswith("ArgValidationError: ")  # noqa: PT017 - either outcome is right
+
+
+@table(
+    ("pattern", "text", "found"),
+    [
+        ("b", "abc", True),
+        ("^b", "abc", False),
+        (r"^\d+$", "12", True),
+        (r"^\p{L}+$", "été", True),
+        ("(?=a)", "b", True),
+    ],
+)
+def test_a_pattern_is_found_anywhere(pattern, text, found):
+    assert matches(pattern, text) is found
+
+
+@table("pattern", ["(?=a)", r"(a)\1", "(", "(?<!a)b", r"(\w{500}){500}"])
+def test_what_is_not_linear_small_or_regular_is_refused(pattern):
+    assert not is_accepted(pattern)
