@@ -19,7 +19,7 @@ from callboard.coding.job_folders import JobFolders
 from callboard.core import ArgumentsPiece, InvocationEnded, InvocationStarted, ReplyEnded, ReplyStarted
 from callboard.jobs.database import Database
 from callboard.jobs.store import DurableStore
-from callboard.jobs.tables import segments
+from callboard.jobs.tables import clock, segments
 from callboard.testing import FakeBackend, Silence
 
 repository, faulty, home = coding.repository, coding.faulty, coding.home
@@ -203,7 +203,10 @@ def test_a_job_has_a_conversation_of_its_own(place, tmp_path, typed):
 
 @pytest.fixture
 def killed_job(place, tmp_path):
-    """Submits a run whose worker is killed while it waits for the model; gives its name, and its directory."""
+    """Submit a run whose worker is killed while it waits for the model; its lease ends a second later.
+
+    Return the name of the job, and its directory.
+    """
     work = tmp_path / "work"
     work.mkdir()
 
@@ -218,6 +221,9 @@ def killed_job(place, tmp_path):
         with (place / f"jobs.db-{worker_name(str(work))}-worker.lock").open("r+") as lock:
             os.kill(int(lock.read()), signal.SIGKILL)
             fcntl.flock(lock, fcntl.LOCK_EX)
+        with Database.open(f"sqlite:///{place / 'jobs.db'}") as database:
+            soon = update(segments).values(lease_until=clock("sqlite") + 1000)
+            await database.run(lambda connection: connection.execute(soon))
         return submitted.stdout.strip(), work
 
     return submit
