@@ -7,7 +7,7 @@ from tests.tables import table
 from callboard.core import InvocationCanister
 from callboard.core.request import ToolDeclaration
 from callboard.evaluation import ExpectedCall
-from callboard.evaluation.match_call import match_call
+from callboard.evaluation.check import match_call
 
 texts = st.sampled_from(["", "a", "A b", '"a"', "a\\nb", "a\nb", "5", "[5]", "true", "{}", "\ud800"]) | st.text(
     max_size=4

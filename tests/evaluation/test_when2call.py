@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from callboard.core import UserCanister
 from callboard.errors import CallerError
 from callboard.evaluation import load_when2call
-from callboard.evaluation.when2call import decode_when2call
+from callboard.evaluation.bfcl import decode_when2call
 
 TOOL = {
     "name": "rooms.find",

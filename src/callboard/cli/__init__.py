@@ -58,7 +58,7 @@ _COMMANDS: Final = {
     ),
     "chat": ("chat:chat", "Talk with a model that works in this directory, and asks before it changes something."),
     "trace": (
-        "trace:trace",
+        "jobs:trace",
         "Show where a job's time, tokens and money went: its rounds, and below each the calls that it made.",
     ),
     "undo": (

@@ -15,9 +15,9 @@ import typer
 from msgspec.structs import replace
 
 from callboard.agent import Agent
-from callboard.cli.load_tools import open_settings_agent
 from callboard.cli.models import open_model
 from callboard.cli.settings import import_from, settings_here
+from callboard.cli.tools import open_settings_agent
 from callboard.errors import CallerError
 from callboard.extras import require_extra
 from callboard.jobs.job import normalize_reference

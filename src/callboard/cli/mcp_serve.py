@@ -17,9 +17,9 @@ import typer
 
 from callboard.agent import Agent
 from callboard.cli import interrupt
-from callboard.cli.load_tools import Toolbox, load_attribute
 from callboard.cli.options import KEY_HINT, Ensembles, Host, McpFiles, Port, Tools, read_keys
 from callboard.cli.settings import module_directory, settings_here, settings_in, start_telemetry
+from callboard.cli.tools import Toolbox, load_attribute
 from callboard.configuration import Settings, load_mcp_json
 from callboard.errors import CallerError
 from callboard.extras import require_extra

@@ -13,8 +13,8 @@ import typer
 from callboard.cli import complete, interrupt
 from callboard.cli.display import Display
 from callboard.cli.line_editor import read_line
-from callboard.cli.load_tools import select_servers, silence_sdk
 from callboard.cli.settings import settings_here
+from callboard.cli.tools import select_servers, silence_sdk
 from callboard.configuration import DescribedServer, load_configuration
 from callboard.core import Model
 from callboard.errors import CallerError

@@ -16,7 +16,6 @@ from callboard.cli import interrupt, mcp_servers
 from callboard.cli.background import show_submitted, submit_prompt
 from callboard.cli.display import Display
 from callboard.cli.line_editor import NO, YES, discard_input, read_line
-from callboard.cli.load_tools import Toolbox, select_servers
 from callboard.cli.models import compare_model, open_model
 from callboard.cli.options import (
     Background,
@@ -33,6 +32,7 @@ from callboard.cli.options import (
     takes_options,
 )
 from callboard.cli.settings import settings_here, start_telemetry
+from callboard.cli.tools import Toolbox, select_servers
 from callboard.configuration import Settings
 from callboard.configuration.ownership import find_user_name
 from callboard.core import Allow, Answer, Deny, InvocationCanister, RunState, encode_line

@@ -15,8 +15,8 @@ from typing import Any, Final
 
 import msgspec
 
-from callboard.cli.load_tools import open_settings_agent
 from callboard.cli.settings import settings_here
+from callboard.cli.tools import open_settings_agent
 from callboard.core import UserCanister, contents
 from callboard.jobs.agent_kind import AgentInput, AgentKind
 from callboard.jobs.coding_kind import host_queue

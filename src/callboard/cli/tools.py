@@ -1,24 +1,241 @@
-"""`callboard tools`: list tools, and call one by hand."""
+"""`callboard tools`: list tools, and call one by hand; and what other commands do with tools.
+
+Those load what the command line and the settings name, and connect ensembles while they run. Loading `module:attribute`
+runs that module: it is the user's own code.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import json
+import logging
+import os
 import sys
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from contextlib import asynccontextmanager, contextmanager, redirect_stdout
+from importlib import import_module
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
+from types import ModuleType
 from typing import Annotated, Any
 
+import msgspec
 import typer
 
+from callboard.agent import Agent
 from callboard.cli import complete, interrupt
 from callboard.cli.display import result_text
-from callboard.cli.load_tools import Toolbox, select_servers
+from callboard.cli.models import open_model
 from callboard.cli.options import Ensembles, Json, Tools
-from callboard.cli.settings import settings_here
+from callboard.cli.settings import import_from, module_directory, settings_here
+from callboard.configuration import (
+    DescribedServer,
+    Settings,
+    disconnect_ensembles,
+    load_configuration,
+    load_mcp_json,
+    names_a_module,
+    prepare_ensembles,
+    user_file,
+)
 from callboard.core import ResultCanister, ToolDeclaration
-from callboard.errors import CallerError, NoSuchTool
+from callboard.errors import CallboardError, CallerError, NoSuchTool
 from callboard.execution import run_invoker
+from callboard.loop import Limits
+from callboard.text.display import collapse
 from callboard.text.suggest import suggest
-from callboard.tools import InvokerRegistry
+from callboard.tools import Ensemble, InvokerRegistry, Tool
+
+
+@asynccontextmanager
+async def open_settings_agent(
+    settings: Settings, tell: Callable[[str], None], files: Iterable[str] | None = None
+) -> AsyncIterator[Agent[Any]]:
+    """The agent, connected to its servers; `files` name more of these. Raises CallboardError."""
+    # In a thread: a local model that is not here is pulled, with an event loop of its own.
+    model = await asyncio.to_thread(open_model, settings, tell)
+    try:
+        silence_sdk()
+        async with Toolbox.from_settings(settings, tell, select_servers(settings, files).values()) as ensembles:
+            yield Agent(
+                model,
+                ensembles=ensembles,
+                instructions=settings.instructions,
+                limits=Limits(rounds=settings.max_rounds - 1, cost=settings.budget),
+                policy=settings.policy,
+            )
+    finally:
+        await model.aclose()
+
+
+_MAX_LINE_CHARS = 1000
+"""Of a warning."""
+
+
+def select_servers(settings: Settings, files: Iterable[str] | None = None) -> dict[str, DescribedServer]:
+    """The MCP servers of the settings by name, and those of `mcp.json` files, which take precedence."""
+    servers = {name: _set_directory(each) for name, each in settings.mcp.items()}
+    for file in files or ():
+        servers |= {each.name: each for each in load_mcp_json(file)}
+    return servers
+
+
+def _set_directory(server: DescribedServer) -> DescribedServer:
+    """Start a server of the user's own file beside that file, unless it names a directory.
+
+    The file holds in every directory. In somebody's repository `python -m`, npx and others would run what lies there.
+    """
+    own = user_file(os.environ)
+    server = server._replace(cli_options="")
+    if server.settings.directory or not server.path.startswith(f"{own}:"):
+        return server
+    return server._replace(settings=msgspec.structs.replace(server.settings, directory=str(own.parent)))
+
+
+def silence_sdk() -> None:
+    """Hide the MCP SDK's log from people: what matters of it comes as an error."""
+    logging.getLogger("mcp").addHandler(logging.NullHandler())
+
+
+class Toolbox:
+    """The ensembles of a command, connected while the context is entered.
+
+    A server that cannot be connected, and a failure to disconnect, is only reported. What ensembles print goes to standard
+    error.
+
+    Args:
+        tools: As for `load_ensembles`.
+        ensembles: As for `load_configuration`.
+        tell: Prints a line.
+        servers: MCP servers.
+        tools_from: The directory of modules that `tools` names, besides what is installed.
+        ensembles_from: The same for `ensembles`.
+        options: Arguments of McpEnsemble.
+
+    Raises:
+        CallerError: Something that is named cannot be loaded.
+    """
+
+    def __init__(
+        self,
+        tools: Iterable[str],
+        ensembles: Iterable[str],
+        tell: Callable[[str], None],
+        servers: Iterable[DescribedServer] = (),
+        *,
+        tools_from: Path | None,
+        ensembles_from: Path | None,
+        **options: Any,
+    ) -> None:
+        ensembles = [*ensembles]
+        self._local = load_ensembles(tools, tools_from)
+        self._ensembles_from = ensembles_from if names_a_module(ensembles) else None
+        self._configuration = load_configuration(ensembles, servers=servers)
+        self._options = options
+        self._tell = tell
+        self._prepared: list[Ensemble] = []
+
+    @classmethod
+    def from_settings(
+        cls, settings: Settings, tell: Callable[[str], None], servers: Iterable[DescribedServer] = (), **options: Any
+    ) -> Toolbox:
+        """The tools and ensembles of the settings."""
+        return cls(
+            settings.tools,
+            settings.ensembles,
+            tell,
+            servers,
+            tools_from=module_directory(settings, "tools"),
+            ensembles_from=module_directory(settings, "ensembles"),
+            **options,
+        )
+
+    async def __aenter__(self) -> list[Ensemble]:
+        import_from(self._ensembles_from)
+        with redirect_stdout(sys.stderr):
+            self._prepared = await prepare_ensembles(self._configuration, warn=self._tell_line, **self._options)
+        return [*self._local, *self._prepared]
+
+    async def __aexit__(self, *_: object) -> None:
+        try:
+            with redirect_stdout(sys.stderr):
+                await disconnect_ensembles(self._prepared)
+        except CallboardError as error:
+            for line in (str(error), *getattr(error, "__notes__", ())):
+                self._tell(line)
+
+    def _tell_line(self, line: str) -> None:
+        # Untrusted: it may quote a server.
+        self._tell(collapse(line, _MAX_LINE_CHARS))
+
+
+def load_ensembles(specifications: Iterable[str], beside: Path | None) -> list[Ensemble]:
+    """Load what the specifications name: one ensemble with all tools, and the ensembles.
+
+    A specification is `module:attribute` or `file.py:attribute`; without attribute it names all tools of the module. The
+    attribute is a tool, a function, an ensemble, or a list of these. Raises CallerError.
+    """
+    values: list[Any] = []
+    for specification in specifications:
+        values += load_attribute(specification, beside)
+    ensembles = [each for each in values if isinstance(each, Ensemble)]
+    tools = [each for each in values if not isinstance(each, Ensemble)]
+    return [*([Ensemble("local", tools)] if tools else []), *ensembles]
+
+
+def load_attribute(specification: str, beside: Path | None) -> list[Any]:
+    """Load what a specification names, as a list. Raises CallerError."""
+    where, _, attribute = specification.partition(":")
+    module = _load_module(where, specification, beside)
+    if not attribute:
+        tools = [each for each in vars(module).values() if isinstance(each, (Tool, Ensemble))]
+        if not tools:
+            raise CallerError("no tool in it", path=specification, hint="decorate a function with @tool")
+        return tools
+    try:
+        value = getattr(module, attribute)
+    except AttributeError:
+        raise CallerError(f"{where} has no {attribute!r}", path=specification) from None
+    return list(value) if isinstance(value, (list, tuple)) else [value]
+
+
+def _load_module(where: str, specification: str, beside: Path | None) -> ModuleType:
+    path = Path(where)
+    if path.suffix == ".py":
+        # A name that nobody imports: the file must not replace a module of its name.
+        name = f"callboard file {path.resolve()}"
+        spec = spec_from_file_location(name, path)
+        if spec is None or spec.loader is None or not path.is_file():
+            raise CallerError("no such file", path=specification)
+        module = module_from_spec(spec)
+        sys.modules[name] = module
+        with _report_import_errors(specification):
+            spec.loader.exec_module(module)
+        return module
+    if not where or where.startswith("."):
+        raise CallerError("names no module", path=specification, hint="write module:attribute or file.py")
+    import_from(beside)
+    with _report_import_errors(specification):
+        return import_module(where)
+
+
+@contextmanager
+def _report_import_errors(specification: str) -> Iterator[None]:
+    """Convert what a module raises to CallerError, and redirect what it prints to standard error."""
+    try:
+        with redirect_stdout(sys.stderr):
+            yield
+    except CallboardError:
+        raise
+    except ModuleNotFoundError as error:
+        raise CallerError(
+            f"no module {error.name!r}", path=specification, hint="write module:attribute or file.py"
+        ) from None
+    except SyntaxError as error:
+        raise CallerError(f"line {error.lineno}: {error.msg}", path=specification) from None
+    except Exception as error:
+        raise CallerError(f"cannot be imported: {type(error).__name__}: {error}", path=specification) from error
+
 
 app = typer.Typer(no_args_is_help=True, help="Your tools, as models see them.")
 

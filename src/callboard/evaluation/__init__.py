@@ -1,6 +1,6 @@
 """Measures how well a model calls tools: tasks, where they come from, and what solves them."""
 
-from callboard.evaluation.bfcl import load_bfcl
+from callboard.evaluation.bfcl import load_bfcl, load_when2call
 from callboard.evaluation.check import check_step
 from callboard.evaluation.selection import sample
 from callboard.evaluation.suites import load_own_tasks
@@ -16,7 +16,6 @@ from callboard.evaluation.task import (
     decode_tasks,
     encode_task,
 )
-from callboard.evaluation.when2call import load_when2call
 
 __all__ = [
     "Attempt",

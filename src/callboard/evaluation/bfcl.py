@@ -6,6 +6,12 @@ types become JSON Schema's (`dict` is an object, `float` a number, `tuple` an ar
 a tool's name become underscores, as in the official handlers, because no provider takes them. Descriptions stay as
 they are: the official runner adds "Note that the provided function is in Python 3 syntax." to each.
 
+The tasks of When2Call (NVIDIA) ask whether to call a tool at all. Its four right answers are a call, a direct answer, a
+question for what is missing, and that it cannot be done. A call was right: then at least one has to be made, of any
+declared tool. One of the others was right: then none may be; which of the three a text is, is not judged here. The files
+are in https://github.com/NVIDIA/When2Call under `data/test` (licence CC BY 4.0), and in no package. Each tool is a text
+with JSON as BFCL writes it. Tasks without tools are left out: no call could be made there.
+
 Law: a file is hostile; its size, its lines and the depth of its schemas are bounded, and what it does not say as BFCL
 does is refused by its file and line.
 """
@@ -15,7 +21,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Literal, TypeVar
 
 import msgspec
 
@@ -23,6 +29,45 @@ from callboard.core import AssistantCanister, Canister, SupervisorCanister, User
 from callboard.core.request import ToolDeclaration
 from callboard.errors import CallerError
 from callboard.evaluation.task import LINE, ExpectedCall, Step, Task
+
+WHEN2CALL: Final = "when2call"
+FILES: Final = ("when2call_test_llm_judge.jsonl", "when2call_test_mcq.jsonl")
+"""300 of the tasks, and all of them."""
+
+
+class _When2CallRow(msgspec.Struct, frozen=True):
+    uuid: str
+    question: str
+    correct_answer: Literal["tool_call", "direct", "request_for_info", "cannot_answer"]
+    tools: list[str]
+
+
+_rows: msgspec.json.Decoder[_When2CallRow] = msgspec.json.Decoder(_When2CallRow)
+
+
+def load_when2call(path: Path) -> list[Task]:
+    """The tasks of a file, or of the first known one in a directory; a task's category is its right answer.
+
+    Raises:
+        CallerError: There is no such file, or a line is not as When2Call's are.
+    """
+    files = [path, *(path / name for name in FILES)]
+    file = next((file for file in files if file.is_file()), None)
+    if file is None:
+        hint = "clone https://github.com/NVIDIA/When2Call and give its folder data/test"
+        raise CallerError(f"there is no {' and no '.join(FILES)}", path=str(path), hint=hint)
+    return [*decode_when2call(read_lines(file), path=file.name)]
+
+
+def decode_when2call(lines: Iterable[bytes], *, path: str = "") -> Iterator[Task]:
+    """The tasks of a file's lines. Raises CallerError that names `path` and the line."""
+    for number, row in enumerate(decode_lines(_rows, lines, path), 1):
+        location = f"{path}:{number}"
+        tools = tuple(decode_tool(tool, location) for tool in row.tools)
+        step = Step((UserCanister(row.question),), any_call=row.correct_answer == "tool_call")
+        if tools:
+            yield Task(row.uuid, WHEN2CALL, row.correct_answer, tools, (step,))
+
 
 SUITE: Final = "bfcl"
 CATEGORIES: Final = (

@@ -3,22 +3,250 @@
 The order of the questions is the diagnosis: was a call wanted at all, was the reply cut, is there a call, can its
 arguments be read, are there as many as were wanted, is each the right one; then, does the text say what it should.
 
-Law: the judgement follows from the step and the attempt alone. Yes and no are those of BFCL's official checker; what
-is stricter here is said in docs/evaluation.md.
+A call is compared by the rules of BFCL's official checker (bfcl-eval, `ast_checker`), which are kept even where others
+could be thought of, so that figures can be compared: the name is exact; every required argument is there; every argument
+is declared and expected; a value has the declared type, or that of the first accepted value; a whole number is taken for
+a fraction where the type is `number`; texts are compared without case, spaces and some punctuation.
+
+Law: the judgement follows from the step and the attempt alone. Yes and no agree with the official checker on every answer
+to every task of one turn (`bench/bfcl.py` asks it); what is stricter here is said in docs/evaluation.md.
 """
 
 from __future__ import annotations
 
+import html
+import json
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import lru_cache
-from typing import Final
+from typing import Any, Final
+
+import msgspec
 
 from callboard.core import InvocationCanister
 from callboard.core.request import ToolDeclaration
-from callboard.evaluation.match_call import Mismatch, explain_malformed, match_call
 from callboard.evaluation.task import Attempt, ExpectedCall, Judgement, Label, Step, Task
 from callboard.text.display import display
+
+_TYPES: Final[Mapping[str, type]] = {
+    "string": str,
+    "integer": int,
+    "number": float,
+    "boolean": bool,
+    "array": list,
+    "object": dict,
+}
+_UNTYPED: Final = str
+"""What a schema without a type is taken for; other values are right where the first accepted one is of their type."""
+_IGNORED: Final = re.compile(r"[ ,./\-_*^]")
+_ESCAPE: Final = re.compile(r"\\+(.)", re.DOTALL)
+_ESCAPED: Final = {"n": "\n", "t": "\t", "r": "\r"}
+_WRAPPED: Final = "\"'`"
+_EXCERPT: Final = 80
+"""Characters of a value that are repeated in a reason."""
+
+
+class Mismatch(msgspec.Struct, frozen=True):
+    """What is wrong with a call: the label, and a sentence."""
+
+    label: Label
+    why: str
+
+
+def match_call(call: InvocationCanister, expected: ExpectedCall, tool: ToolDeclaration) -> Mismatch | None:
+    """The first thing that is wrong with the call, or None. `tool` is the declaration of the expected one."""
+    if call.arguments is None:
+        return explain_malformed(call)
+    if call.name != expected.name:
+        return Mismatch("wrong_tool", f"{expected.name} was to be called, not {_excerpt(call.name)}")
+    try:
+        return next(_mismatches(call.arguments, expected, tool.schema), None)
+    except (RecursionError, OverflowError, ValueError):  # a number can be too large to be a fraction, or to be shown
+        return Mismatch(
+            "schema_violation", f"the arguments of {expected.name} are too large or too deep to be compared"
+        )
+
+
+def explain_malformed(call: InvocationCanister) -> Mismatch:
+    """That a call's arguments are no JSON object."""
+    return Mismatch(
+        "malformed_json", f"the arguments of {_excerpt(call.name)} are no JSON object: {_excerpt(call.raw)}"
+    )
+
+
+def _mismatches(arguments: Mapping[str, Any], expected: ExpectedCall, schema: Mapping[str, Any]) -> Iterator[Mismatch]:
+    properties, required = schema.get("properties"), schema.get("required")
+    properties = properties if isinstance(properties, Mapping) else {}
+    for name in required if isinstance(required, list) else ():
+        if isinstance(name, str) and name not in arguments:
+            yield Mismatch("missing_required", f"{expected.name} needs the argument {name}")
+    for name, value in arguments.items():
+        if name not in properties:
+            yield Mismatch("hallucinated_param", f"{expected.name} has no argument {_excerpt(name)}")
+        elif name not in expected.arguments:
+            yield Mismatch("hallucinated_param", f"nothing asks for the argument {name}: {_excerpt(value)}")
+        elif not _comparison(name, expected)(value, expected.arguments[name], properties[name]):
+            yield _explain(name, value, expected, properties[name])
+    for name, accepted in expected.arguments.items():
+        if name not in arguments and "" not in accepted:
+            yield Mismatch("missing_required", f"the task gives a value for the argument {name}, which was left out")
+
+
+def _is_accepted(value: Any, accepted: Sequence[Any], schema: Any) -> bool:
+    kind = _type_of(schema)
+    inner = _item_type(schema) if kind is list else None
+    if kind is float and type(value) is int:
+        value = float(value)
+    first = _first_type(accepted)
+    if type(value) is not kind:
+        # Another type than the declared one is right where the task's own values have it.
+        return type(value) is first and value in accepted
+    if isinstance(value, list) and inner is not None and not any(_is_list_of(value, one, inner) for one in accepted):
+        return False
+    if first is not None and first is not kind:
+        return value in accepted
+    return _COMPARE.get((kind, inner is dict), _compare_plain)(value, accepted)
+
+
+def _is_verbatim(value: Any, accepted: Sequence[Any], schema: Any) -> bool:
+    del schema
+    return any(type(value) is type(one) and value == one for one in accepted)
+
+
+def _type_of(schema: Any) -> type:
+    kind = schema.get("type") if isinstance(schema, Mapping) else None
+    if isinstance(kind, list):
+        kind = next((one for one in kind if one != "null"), None)
+    return _TYPES.get(kind, _UNTYPED) if isinstance(kind, str) else _UNTYPED
+
+
+def _item_type(schema: Mapping[str, Any]) -> type | None:
+    return _type_of(schema["items"]) if "items" in schema else None
+
+
+def _first_type(accepted: Sequence[Any]) -> type | None:
+    return next((type(one) for one in accepted if one != ""), None)
+
+
+def _is_list_of(value: list[Any], accepted: Any, inner: type) -> bool:
+    """Whether each item has the declared type, or that of the first accepted item."""
+    if type(accepted) is not list:
+        return True
+    first = _first_type(accepted)
+    return all(type(item) is inner or (first is not None and type(item) is first) for item in value)
+
+
+def _compare_plain(value: Any, accepted: Sequence[Any]) -> bool:
+    return value in accepted
+
+
+def _compare_text(value: str, accepted: Sequence[Any]) -> bool:
+    return _fold(value) in [_fold(one) for one in accepted if type(one) is str]
+
+
+def _compare_list(value: list[Any], accepted: Sequence[Any]) -> bool:
+    folded = [_fold(item) for item in value]
+    return any(folded == [_fold(item) for item in one] for one in accepted if isinstance(one, list | str))
+
+
+def _compare_object(value: dict[str, Any], accepted: Sequence[Any]) -> bool:
+    return any(_is_object(value, one) for one in accepted if isinstance(one, dict))
+
+
+def _compare_objects(value: list[Any], accepted: Sequence[Any]) -> bool:
+    return any(
+        len(value) == len(one) and all(map(_is_object, value, one)) for one in accepted if isinstance(one, list | str)
+    )
+
+
+def _is_object(value: Any, accepted: Any) -> bool:
+    if not isinstance(value, dict) or not isinstance(accepted, dict):
+        return False
+    options = {key: values if isinstance(values, list | str) else [values] for key, values in accepted.items()}
+    known = all(key in options and _fold(item) in map(_fold, options[key]) for key, item in value.items())
+    return known and all(key in value or "" in values for key, values in options.items())
+
+
+_COMPARE: Final[Mapping[tuple[type, bool], Callable[[Any, Sequence[Any]], bool]]] = {
+    (dict, False): _compare_object,
+    (list, True): _compare_objects,
+    (list, False): _compare_list,
+    (str, False): _compare_text,
+}
+
+
+def _fold(value: Any) -> Any:
+    return _IGNORED.sub("", value).lower().replace("'", '"') if type(value) is str else value
+
+
+def _explain(name: str, value: Any, expected: ExpectedCall, schema: Mapping[str, Any]) -> Mismatch:
+    """Under which label a value is wrong."""
+    accepted = expected.arguments[name]
+    compare = _comparison(name, expected)
+    options = [option for option in accepted if option != ""][:3]
+    why = f"the argument {name} is {_excerpt(value)}, not {' or '.join(map(_excerpt, options))}"
+    if compare(_unescape(value), [*map(_unescape, accepted)], schema):
+        return Mismatch("escaping_error", f"{why}: it was escaped, or unescaped, once too often")
+    if any(compare(other, accepted, schema) for other in _coerce(value)):
+        return Mismatch("type_coercion", f"{why}: it has the wrong type")
+    return Mismatch("schema_violation", why)
+
+
+def _comparison(name: str, expected: ExpectedCall) -> Callable[[Any, Sequence[Any], Any], bool]:
+    return _is_verbatim if name in expected.verbatim else _is_accepted
+
+
+def _unescape(value: Any) -> Any:
+    """A value whose texts have no escapes, entities and quotes around them: the same for texts that differ in these."""
+    match value:
+        case str():
+            text = _ESCAPE.sub(lambda match: _ESCAPED.get(match[1], match[1]), html.unescape(value))
+            return text.strip(_WRAPPED)
+        case list():
+            return [_unescape(item) for item in value]
+        case dict():
+            return {key: _unescape(item) for key, item in value.items()}
+    return value
+
+
+def _coerce(value: Any) -> Iterator[Any]:
+    """The same value in other types: 5 and 5.0 and "5" and [5]; in a list, each item so."""
+    match value:
+        case str():
+            yield from _decode(value)
+        case float() if value.is_integer():
+            yield int(value)
+        case [single]:
+            yield single
+    yield [value]
+    yield _spell(value)
+    if isinstance(value, list):
+        yield from ([*items] for items in zip(*map(_other_types, value), strict=True))
+
+
+def _other_types(item: Any) -> tuple[Any, Any]:
+    return _spell(item), next(_decode(item), item) if isinstance(item, str) else item
+
+
+def _decode(text: str) -> Iterator[Any]:
+    for spelling in (text, text.lower()):  # Python's True and False
+        with suppress(ValueError):
+            yield json.loads(spelling)
+
+
+def _spell(value: Any) -> str:
+    return value if isinstance(value, str) else _encode(value)
+
+
+def _excerpt(value: Any) -> str:
+    return display(_encode(value), _EXCERPT)
+
+
+def _encode(value: Any) -> str:
+    """JSON, also of halves of surrogate pairs and of numbers beyond 64 bits, which msgspec refuses."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
 
 _SOLVED: Final = Judgement(True)
 _THOUSANDS: Final = re.compile(r"(?<=\d),(?=\d{3}(?!\d))")

@@ -24,10 +24,9 @@ from typing import Final, TypeAlias
 import msgspec
 
 from callboard.errors import CallerError, ModelFileError
-from callboard.evaluation.bfcl import CATEGORIES, find_categories, has_answers, load_bfcl
+from callboard.evaluation.bfcl import CATEGORIES, FILES, find_categories, has_answers, load_bfcl, load_when2call
 from callboard.evaluation.records import evaluation_directory
 from callboard.evaluation.task import Task, decode_tasks
-from callboard.evaluation.when2call import FILES, load_when2call
 from callboard.providers.local.sources import download_wheel
 from callboard.storage.directories import data_directory
 from callboard.text.suggest import suggest
