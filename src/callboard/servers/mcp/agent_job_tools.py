@@ -10,20 +10,19 @@ of one job with the digest of what will run, in every process.
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import json
 from collections.abc import Mapping
-from typing import Any, Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 import mcp_types as types
 
-from callboard.errors import CallerError
-from callboard.jobs.job import Approval, DurableJob
-from callboard.servers.mcp.agent_jobs import AgentJobs, describe_job, describe_progress
-from callboard.servers.mcp.client_proxy import KEY, McpClientProxy
+from callboard.jobs.job import Approval
 from callboard.text.display import escape
 from callboard.tools import Context, Ensemble, Invoker
+
+if TYPE_CHECKING:
+    from callboard.servers.mcp.agent_jobs import AgentJobs
 
 _ALLOW: Final = "allow"
 _REASON: Final = "reason"
@@ -74,8 +73,6 @@ def _elicitation(message: str, schema: dict[str, Any]) -> types.ElicitRequest:
     return types.ElicitRequest(params=types.ElicitRequestFormParams(message=message, requested_schema=schema))
 
 
-LOOK_SECONDS: Final = 0.25
-"""Between two looks at a job that is waited for."""
 MAX_WAIT_SECONDS: Final = 120
 LONGEST_ANSWER: Final = 86_400.0
 """Seconds that a user may take for an answer."""
@@ -168,7 +165,6 @@ _ANSWER_SCHEMA: Final = _schema(
 
 def job_ensemble(jobs: AgentJobs) -> Ensemble:
     """The tools of the agents, and those by which a client asks for their jobs."""
-    tools = _JobTools(jobs)
     begun = [_agent_invoker(jobs, name, AGENTS[name]) for name in jobs.agents]
     return Ensemble(
         "agents",
@@ -176,7 +172,7 @@ def job_ensemble(jobs: AgentJobs) -> Ensemble:
             *begun,
             Invoker(
                 "get_job",
-                tools.get,
+                jobs.get_job,
                 _GET,
                 description="The state of a job, what it asks, and when it has ended its result. It waits for its end.",
                 timeout=MAX_WAIT_SECONDS * 2,
@@ -184,14 +180,14 @@ def job_ensemble(jobs: AgentJobs) -> Ensemble:
             ),
             Invoker(
                 "answer_job",
-                tools.answer,
+                jobs.answer_job,
                 _ANSWER_SCHEMA,
                 description="Answers what a job asks. The user is asked before a call is allowed.",
                 timeout=LONGEST_ANSWER,
             ),
             Invoker(
                 "cancel_job",
-                tools.cancel,
+                jobs.cancel_job,
                 _schema({"job": _JOB}, "job"),
                 description="Ends a job: its model call, its commands and their processes.",
                 idempotent=True,
@@ -202,63 +198,7 @@ def job_ensemble(jobs: AgentJobs) -> Ensemble:
 
 def _agent_invoker(jobs: AgentJobs, name: str, agent: AgentTool) -> Invoker:
     async def begin(_: Context, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        return describe_job(await jobs.submit(name, arguments))
+        return await jobs.describe(await jobs.submit(name, arguments))
 
     schema = _schema(agent.properties, next(iter(agent.properties)))
     return Invoker(name, begin, schema, description=agent.description)
-
-
-class _JobTools:
-    def __init__(self, jobs: AgentJobs) -> None:
-        self._jobs = jobs
-
-    async def get(self, context: Context, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        peer: McpClientProxy = context.auxdata[KEY]
-        loop = asyncio.get_running_loop()
-        end = loop.time() + arguments["wait_seconds"]
-        entries = -1
-        while True:
-            job = await self._jobs.get(arguments["job"])
-            questions = await self._jobs.read_questions(job)
-            if job.has_ended or questions or loop.time() >= end:
-                return describe_job(job, questions, await self._jobs.read_answers(job))
-            if job.entries > entries:
-                entries = job.entries
-                await peer.progress(entries, message=describe_progress(job))
-            await asyncio.sleep(LOOK_SECONDS)
-
-    async def answer(self, context: Context, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        job = await self._jobs.get(arguments["job"])
-        questions = await self._jobs.read_questions(job)
-        question = next((each for each in questions if each.call_id == arguments["call"]), None)
-        if question is None:
-            hint = f"it is {job.state}; get_job tells what it asks"
-            raise CallerError("the job does not ask about this call", path=arguments["call"], hint=hint)
-        if question.digest != arguments["digest"]:
-            hint = "get_job tells what it asks, and the digest of it"
-            raise CallerError("the call is not the one of this digest", path=question.call_id, hint=hint)
-        answer = JobAnswer(arguments["verdict"], arguments["reason"], arguments["text"])
-        peer: McpClientProxy = context.auxdata[KEY]
-        if answer.verdict == "allow":
-            answer = await _confirm(peer, job, question, answer)
-        return await self._describe(await self._jobs.answer(job, question, peer.name, **answer._asdict()))
-
-    async def cancel(self, _: Context, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        return await self._describe(await self._jobs.cancel(await self._jobs.get(arguments["job"])))
-
-    async def _describe(self, job: DurableJob) -> dict[str, Any]:
-        questions = await self._jobs.read_questions(job)
-        return describe_job(job, questions, await self._jobs.read_answers(job))
-
-
-async def _confirm(peer: McpClientProxy, job: DurableJob, question: Approval, answer: JobAnswer) -> JobAnswer:
-    """What the client's user says of a call that is to be allowed. A text may come from the model. Raises CallerError."""
-    if question.is_question:
-        if not answer.text:
-            raise CallerError("a question is answered by a text", path="text")
-        return answer
-    if "elicitation" not in peer.can:
-        hint = f"a person can: callboard jobs approve {job.id} {question.call_id}"
-        raise CallerError("this client cannot ask its user, so nothing is allowed here", path=job.id, hint=hint)
-    key = question_key(job.id, question)
-    return decode_answer(question, (await peer.ask({key: encode_question(question)}))[key])

@@ -23,6 +23,9 @@ from callboard.jobs.coding_kind import KINDS, settle_cancelled, submit_request
 from callboard.jobs.database import Database
 from callboard.jobs.job import Approval, DurableJob
 from callboard.jobs.store import DurableStore
+from callboard.servers.mcp.agent_job_tools import JobAnswer, decode_answer, encode_question, question_key
+from callboard.servers.mcp.client_proxy import KEY, McpClientProxy
+from callboard.tools import Context
 
 SubmitJob: TypeAlias = Callable[[str, Mapping[str, Any]], Awaitable[DurableJob]]
 """Queues a job of an agent, by its name, with the arguments that a client gave."""
@@ -30,6 +33,8 @@ SubmitJob: TypeAlias = Callable[[str, Mapping[str, Any]], Awaitable[DurableJob]]
 PEOPLE: Final = frozenset({"approval", "question"})
 """What a job waits for that a person can answer."""
 
+LOOK_SECONDS: Final = 0.25
+"""Between two looks at a job that is waited for."""
 START_SECONDS: Final = 45.0
 """What a worker has to start in, before another is started in its place; that is less than it waits for jobs."""
 
@@ -81,26 +86,62 @@ class AgentJobs:
             raise CallerError("no such job", path=identifier, hint="give the whole name that its tool gave you")
         return await self._serve(job)
 
-    async def read_questions(self, job: DurableJob) -> list[Approval]:
-        if job.state != "waiting" or job.waits_for not in PEOPLE:
-            return []
-        return [each for each in await self._store.read_approvals(job.id) if not each.verdict]
-
-    async def read_answers(self, job: DurableJob) -> Sequence[ApprovalAnswered]:
-        """What people have answered, in order."""
-        return await self._store.read_answers(job.id)
-
-    async def answer(self, job: DurableJob, question: Approval, client: str, **answer: Any) -> DurableJob:
-        """Answer a question of a job as it was read, with the arguments of `DurableStore.answer`. Raises CallerError."""
-        answer |= {"digest": question.digest, "by": client, "via": "MCP"}
-        return await self._serve(await self._store.answer(job.id, question.call_id, **answer))
-
     async def cancel(self, job: DurableJob) -> DurableJob:
         """Cancel a job; one that has ended stays as it is. The tree of one that no worker has is taken away here."""
         cancelled = await self._store.request_cancel(job.id, "cancelled by an MCP client")
         with suppress(CallerError):  # its repository may be gone, and its worker may be about to do the same
             await settle_cancelled(cancelled)
         return cancelled
+
+    async def describe(self, job: DurableJob) -> dict[str, Any]:
+        """The job as the model of a client reads it, with what it asks and what people have answered."""
+        return describe_job(job, await self._read_questions(job), await self._store.read_answers(job.id))
+
+    # The tools
+
+    async def get_job(self, context: Context, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """Wait until the job has ended or asks something, and describe it."""
+        peer: McpClientProxy = context.auxdata[KEY]
+        loop = asyncio.get_running_loop()
+        end = loop.time() + arguments["wait_seconds"]
+        entries = -1
+        while True:
+            job = await self.get(arguments["job"])
+            if job.has_ended or await self._read_questions(job) or loop.time() >= end:
+                return await self.describe(job)
+            if job.entries > entries:
+                entries = job.entries
+                await peer.progress(entries, message=describe_progress(job))
+            await asyncio.sleep(LOOK_SECONDS)
+
+    async def answer_job(self, context: Context, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """Answer what the job asks, once the client's user agrees."""
+        job = await self.get(arguments["job"])
+        questions = await self._read_questions(job)
+        question = next((each for each in questions if each.call_id == arguments["call"]), None)
+        if question is None:
+            hint = f"it is {job.state}; get_job tells what it asks"
+            raise CallerError("the job does not ask about this call", path=arguments["call"], hint=hint)
+        if question.digest != arguments["digest"]:
+            hint = "get_job tells what it asks, and the digest of it"
+            raise CallerError("the call is not the one of this digest", path=question.call_id, hint=hint)
+        answer = JobAnswer(arguments["verdict"], arguments["reason"], arguments["text"])
+        peer: McpClientProxy = context.auxdata[KEY]
+        if answer.verdict == "allow":
+            answer = await _confirm(peer, job, question, answer)
+        answered = await self._store.answer(
+            job.id, question.call_id, **answer._asdict(), digest=question.digest, by=peer.name, via="MCP"
+        )
+        return await self.describe(await self._serve(answered))
+
+    async def cancel_job(self, _: Context, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """Cancel a job."""
+        return await self.describe(await self.cancel(await self.get(arguments["job"])))
+
+    async def _read_questions(self, job: DurableJob) -> list[Approval]:
+        if job.state != "waiting" or job.waits_for not in PEOPLE:
+            return []
+        return [each for each in await self._store.read_approvals(job.id) if not each.verdict]
 
     async def _serve(self, job: DurableJob) -> DurableJob:
         """The job, once somebody runs it: a worker that died is missed by whoever asks for its job next."""
@@ -109,6 +150,19 @@ class AgentJobs:
             self._next_start = now + START_SECONDS
             await asyncio.to_thread(self._start_worker)
         return job
+
+
+async def _confirm(peer: McpClientProxy, job: DurableJob, question: Approval, answer: JobAnswer) -> JobAnswer:
+    """What the client's user says of a call that is to be allowed. A text may come from the model. Raises CallerError."""
+    if question.is_question:
+        if not answer.text:
+            raise CallerError("a question is answered by a text", path="text")
+        return answer
+    if "elicitation" not in peer.can:
+        hint = f"a person can: callboard jobs approve {job.id} {question.call_id}"
+        raise CallerError("this client cannot ask its user, so nothing is allowed here", path=job.id, hint=hint)
+    key = question_key(job.id, question)
+    return decode_answer(question, (await peer.ask({key: encode_question(question)}))[key])
 
 
 def describe_job(
