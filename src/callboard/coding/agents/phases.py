@@ -68,14 +68,6 @@ def refusal(missing: Sequence[str], *, has_tools: bool = True) -> str:
     return f"This is not done yet:\n{listed}\n{'Go on with the tools.' if has_tools else 'Answer again.'}"
 
 
-def _check_files_read(facts: Facts) -> str:
-    return "" if facts.files_read else "no file was looked at: read or search the code with a tool first."
-
-
-def _check_answer(facts: Facts) -> str:
-    return "" if facts.answer.strip() else "there is no answer in words."
-
-
 def _check_changed(facts: Facts) -> str:
     if facts.changed_files:
         return ""
@@ -100,10 +92,6 @@ def _check_tests(facts: Facts) -> str:
     return ""
 
 
-def _check_failure_seen(facts: Facts) -> str:
-    return "" if facts.saw_failure else "nothing was seen to fail: run the tests, or a command that shows the fault."
-
-
 def _check_findings(facts: Facts) -> str:
     if facts.findings is None:
         return "there are no findings in the form that was asked for."
@@ -121,11 +109,15 @@ def _check_file_named(facts: Facts) -> str:
 
 
 _CHECKS: Final[Mapping[Evidence, Callable[[Facts], str]]] = {
-    "files_read": _check_files_read,
-    "answer": _check_answer,
+    "files_read": lambda facts: (
+        "" if facts.files_read else "no file was looked at: read or search the code with a tool first."
+    ),
+    "answer": lambda facts: "" if facts.answer.strip() else "there is no answer in words.",
     "changed": _check_changed,
     "tests": _check_tests,
-    "failure_seen": _check_failure_seen,
+    "failure_seen": lambda facts: (
+        "" if facts.saw_failure else "nothing was seen to fail: run the tests, or a command that shows the fault."
+    ),
     "findings": _check_findings,
     "file_named": _check_file_named,
 }

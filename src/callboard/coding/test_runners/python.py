@@ -49,10 +49,10 @@ def _pytest_command(selection: Selection, folder: ProjectFolder) -> list[str]:
     command += ["-p", "no:cacheprovider"]
     if selection.run:
         command.append(f"-k={selection.run}")
-    paths = (
-        [_module_to_path(selection.module)] if selection.module else [selection.package] if selection.package else []
-    )
-    return command + paths
+    path = module = selection.module
+    if module and not ("/" in module or "::" in module or module.endswith(".py")):
+        path = module.replace(".", "/") + ".py"
+    return command + [each for each in (path or selection.package,) if each]
 
 
 def _unittest_command(selection: Selection, folder: ProjectFolder) -> list[str]:
@@ -63,13 +63,6 @@ def _unittest_command(selection: Selection, folder: ProjectFolder) -> list[str]:
     start = selection.package or ("tests" if "tests/" in folder.names else ".")
     top = ["-t", "."] if start == "tests" and "__init__.py" in folder.tests else []
     return [*command, "discover", *options, "-s", start, *top]
-
-
-def _module_to_path(module: str) -> str:
-    """The path of a dotted module; a path, or a test in one, is returned as it is."""
-    if "/" in module or "::" in module or module.endswith(".py"):
-        return module
-    return module.replace(".", "/") + ".py"
 
 
 def read_pytest(output: str, _code: int | None, folder: ProjectFolder) -> Tally:

@@ -213,6 +213,8 @@ async def _run_repeatedly(  # noqa: PLR0917  # one call, with the names of the o
     """Run the command `count` times, or once if the runner repeats by itself; stop at the first failure."""
     command = runner.command(selection, project)
     counts = any(part.startswith("-count=") for part in command)
+    options = [name for name in ("package", "run", "script", "module") if getattr(selection, name)]
+    ignored = [name for name in options if name not in runner.options]
     environment = {**runner.environment, **_project_environment(runner, workspace, place)}
     for number in range(1 if counts else selection.count):
         label = " ".join(command) if selection.count == 1 else f"{' '.join(command)} ({number + 1})"
@@ -232,7 +234,7 @@ async def _run_repeatedly(  # noqa: PLR0917  # one call, with the names of the o
             code=outcome.code,
             output=output,
             stopped=describe_stop(outcome, workspace, seconds),
-            notes=_describe_ignored(runner, selection),
+            notes=[f"({', '.join(ignored)}: not used by {runner.name})"] if ignored else [],
             root=str(workspace.root),
         )
         if not report.is_good:
@@ -314,10 +316,3 @@ def _check_selection(selection: Selection) -> None:
             raise CallerError(f"{value!r} is no name", path=name)
     if not 1 <= selection.count <= MAX_COUNT:
         raise CallerError(f"tests run 1 to {MAX_COUNT} times", path="count")
-
-
-def _describe_ignored(runner: Runner, selection: Selection) -> list[str]:
-    """A note about the parts of the selection that the runner ignores."""
-    options = [name for name in ("package", "run", "script", "module") if getattr(selection, name)]
-    ignored = [name for name in options if name not in runner.options]
-    return [f"({', '.join(ignored)}: not used by {runner.name})"] if ignored else []

@@ -102,10 +102,11 @@ class ActionTool(Tool[..., Any]):
 
     @property
     def description(self) -> str:
-        lines = [
-            f"- {name}{_format_signature(each)}: {each.description.partition(chr(10))[0]}"
-            for name, each in self.actions.items()
-        ]
+        lines = []
+        for key, tool in self.actions.items():
+            required = tool.schema.get("required", ())
+            names = [name if name in required else f"{name}?" for name in tool.schema["properties"]]
+            lines.append(f"- {key}({', '.join(names)}): {tool.description.partition(chr(10))[0]}")
         return "\n".join([f"{self.purpose} Actions:", *lines])
 
     @cached_property
@@ -221,12 +222,6 @@ def _accepts(tool: Tool[..., Any], arguments: Iterable[str]) -> bool:
     names = {aliases.get(name, name) for name in arguments}
     required: set[str] = {*tool.schema.get("required", ())}
     return required <= names <= {*tool.schema["properties"]}
-
-
-def _format_signature(tool: Tool[..., Any]) -> str:
-    required = tool.schema.get("required", ())
-    names = [name if name in required else f"{name}?" for name in tool.schema["properties"]]
-    return f"({', '.join(names)})"
 
 
 def _describe_wrong_action(value: Any, actions: Mapping[str, Any]) -> str:
