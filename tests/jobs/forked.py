@@ -5,6 +5,9 @@ import sys
 from multiprocessing import get_context
 from pathlib import Path
 
+from callboard.configuration.jobs import JobSettings, TemporalSettings
+from callboard.jobs.services import make_engine
+
 processes = get_context("forkserver")
 # The server of a process that tests begins with its first use, and this is one list for all tests.
 processes.set_forkserver_preload(
@@ -50,3 +53,9 @@ def run(function, arguments, output, environment):
     # What the server has may write to where the tests do.
     sys.stdout = sys.stderr = sys.__stdout__ = sys.__stderr__ = open(2, "w", buffering=1, closefd=False)  # noqa: SIM115
     function(*arguments)
+
+
+def open_engine(database, address):
+    """The embedded engine, or Temporal if there is the address of a server."""
+    name = "temporal" if address else "embedded"
+    return make_engine(database, JobSettings(engine=name, temporal=TemporalSettings(address=address)))

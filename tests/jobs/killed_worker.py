@@ -11,7 +11,7 @@ import signal
 import threading
 from pathlib import Path
 
-from tests.jobs.engines import open_engine
+from tests.jobs.forked import open_engine
 
 from callboard import Agent, tool
 from callboard.configuration.jobs import QueueSettings

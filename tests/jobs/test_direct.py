@@ -11,6 +11,7 @@ from callboard.errors import CallerError
 from callboard.jobs.chat import open_chat
 from callboard.jobs.database import PATIENCE, Database, DatabaseUnavailable
 from callboard.jobs.direct import make_queue, run_direct
+from callboard.jobs.job import JobKind
 from callboard.jobs.store import DurableStore
 from callboard.testing import ScriptedModel
 
@@ -24,17 +25,12 @@ class FullDatabase(Database):
         return super().run_blocking(work, patience=patience)
 
 
-class Kind:
+class Kind(JobKind):
     name = "test"
 
     def __init__(self, database, *, loses_lease):
         self._database = database
         self._loses_lease = loses_lease
-
-    def find_obstacle(self, _):
-        return ""
-
-    find_model = find_obstacle
 
     async def run(self, segment):
         self._database.is_full = True

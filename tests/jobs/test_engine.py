@@ -3,6 +3,7 @@
 import asyncio
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
+from functools import partial
 
 import pytest
 import sqlalchemy as sa
@@ -15,7 +16,7 @@ from callboard.jobs import worker as worker_module
 from callboard.jobs.embedded_engine import EmbeddedEngine
 from callboard.jobs.job import DurableJob
 from callboard.jobs.store import DurableStore
-from callboard.jobs.worker import Worker
+from callboard.jobs.worker import EmbeddedWorker, Worker
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 PATIENCE = 30
@@ -319,3 +320,50 @@ async def test_a_running_job_is_cancelled_within_a_second(engine):
         await until(lambda: seen)
         await store.request_cancel(job.id)
         await until(lambda: seen == ["begun", True])
+
+
+@pytest.fixture
+def restarting(engine, monkeypatch):
+    """An engine whose workers begin again at once."""
+    monkeypatch.setattr(worker_module, "RESTART_SECONDS", 0)
+    return engine
+
+
+async def test_what_runs_is_stopped_and_begun_by_another_worker(restarting):
+    executors, stopped, gate = [], [], asyncio.Event()
+
+    async def run(_job_id, _number, control):
+        executors.append(control.executor)
+        try:
+            await gate.wait()
+        except asyncio.CancelledError:
+            stopped.append(control.executor)
+            raise
+
+    await enqueue(restarting, make_job("a"))
+    store = DurableStore(restarting.database, restarting.enqueue)
+    async with EmbeddedWorker(partial(Worker, restarting, store, run)):
+        await until(lambda: executors)
+        restarting._lease._on_loss("a test says so")
+        await until(lambda: len(executors) == 2)
+        assert stopped == executors[:1]
+        assert executors[0] != executors[1]
+        gate.set()
+        await until(lambda: not read_rows(restarting))
+
+
+async def test_it_hands_back_in_good_order_when_it_is_left(restarting):
+    runner = Runner()
+    await enqueue(restarting, make_job("a"))
+    async with EmbeddedWorker(partial(Worker, restarting, DurableStore(restarting.database), runner)):
+        await until(lambda: runner.begun)
+    assert read_rows(restarting) == []
+
+
+async def test_what_keeps_the_first_worker_from_beginning_is_raised():
+    def fail(**_):
+        raise OSError("no disk")
+
+    with pytest.raises(OSError, match="no disk"):
+        async with EmbeddedWorker(fail):
+            pass

@@ -1,9 +1,16 @@
 """Entries as the steps that a direct run records."""
 
-from callboard import core
+from datetime import UTC, datetime, timedelta
+
+from tests.tables import table
+
+from callboard import Agent, core, jobs, tool
 from callboard.coding.job import Notice, PromptSent
-from callboard.jobs.entries import JobEntry, encode_entry
-from callboard.jobs.steps import read_steps
+from callboard.core import AssistantCanister, InvocationCanister, ResultCanister, Usage
+from callboard.jobs.database import VARIABLE
+from callboard.jobs.entries import JobEntry, MeasuredReply, ReplyTook, encode_entry
+from callboard.jobs.steps import build_trace, read_steps
+from callboard.testing import Call, ScriptedModel
 
 CALL = core.InvocationCanister(identifier="a", name="add", arguments={"x": 1}, raw='{"x":1}')
 RESULT = core.ResultCanister("2", invocation_id="a")
@@ -55,3 +62,68 @@ def test_a_second_prompt_is_shown_where_no_step_told_it():
         PromptSent("a"),
         PromptSent("b"),
     ]
+
+
+BEGIN = datetime(2026, 3, 1, tzinfo=UTC)
+
+
+def at(seconds):
+    return BEGIN + timedelta(seconds=seconds)
+
+
+def build(*items):
+    """The rounds of canisters, each with its round."""
+    return build_trace(JobEntry(at, number, encode_entry(item)) for at, (number, item) in enumerate(items, 1))
+
+
+@tool
+async def add(a: int, b: int) -> int:
+    """Add."""
+    return a + b
+
+
+@tool
+async def fail() -> int:
+    """Fail."""
+    raise ValueError("no luck")
+
+
+SCRIPT = [[Usage(100, 10), Call("add", {"a": 1, "b": 2}), Call("fail", {})], [Usage(200, 20), "Done."]]
+worker = Agent(ScriptedModel(SCRIPT, profile={"prices": {"input": 1_000_000.0, "output": 0.0}}), [add, fail])
+
+
+async def test_a_durable_job_has_times_tokens_and_cost_of_each_round(tmp_path, monkeypatch):
+    monkeypatch.setenv(VARIABLE, f"sqlite:///{tmp_path / 'jobs.db'}")
+    job = await jobs.submit(f"{__name__}:worker", "Go on.")
+    result = await job.result()
+    first, second = rounds = build_trace(await job._store.read_entries(job.id))
+    assert [(each.usage, each.cost) for each in rounds] == [
+        ({"input": 100, "output": 10}, 100.0),
+        ({"input": 200, "output": 20}, 200.0),
+    ]
+    assert result.cost == 300.0
+    assert [(each.name, each.state) for each in first.calls] == [("add", "done"), ("fail", "failed")]
+    assert first.calls[1].failure == "execution: ValueError: no luck"
+    times = [first.began_at, first.replied_at, *[each.ended_at for each in first.calls], second.began_at]
+    assert first.began_at <= first.replied_at <= first.calls[0].ended_at <= second.began_at <= second.replied_at
+    assert None not in times
+
+
+def test_a_job_that_was_recorded_without_times_has_rounds():
+    call = InvocationCanister(identifier="c1", name="look", arguments={})
+    rounds = build((1, call), (1, ResultCanister("x", invocation_id="c1")), (2, AssistantCanister("y")))
+    assert [(each.seconds, len(each.calls)) for each in rounds] == [(None, 1), (None, 0)]
+    assert [call.state for call in rounds[0].calls] == ["done"]
+
+
+def test_a_result_of_no_call_is_passed_over():
+    assert build((1, ResultCanister("x", invocation_id="c9"))) == []
+
+
+@table("text", ["plain", '"took":{"began_at":"x"}', '\\","took":1}'])
+def test_what_a_model_says_is_not_taken_for_what_it_took(text):
+    said = AssistantCanister(text, timestamp=at(1))
+    assert JobEntry(1, 1, encode_entry(said)).took is None
+    took = ReplyTook(at(0), {"input": 1}, 0.5)
+    entry = JobEntry(1, 1, encode_entry(MeasuredReply(said, took)))
+    assert (entry.took, entry.item) == (took, said)

@@ -10,7 +10,7 @@ import signal
 import time
 from datetime import UTC, datetime, timedelta
 
-from tests.jobs.engines import open_engine
+from tests.jobs.forked import open_engine
 
 from callboard.core import InvocationCanister, ResultCanister
 from callboard.jobs import lease

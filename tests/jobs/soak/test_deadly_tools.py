@@ -7,7 +7,7 @@ import os
 from multiprocessing import get_context
 
 import pytest
-from tests.jobs.engines import open_engine
+from tests.jobs.forked import open_engine
 
 from callboard import Agent, tool
 from callboard.configuration.jobs import QueueSettings

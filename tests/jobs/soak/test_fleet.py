@@ -9,9 +9,8 @@ import time
 from collections import Counter
 
 import pytest
-from tests.jobs.crashing_server import crashing_server
 from tests.jobs.fleet import open_fleet
-from tests.jobs.test_crashes import crash_while_rows_are_handed_back
+from tests.jobs.test_crashes import crash_while_rows_are_handed_back, crashing_server
 
 from callboard.jobs.lease import EXIT_STATUS
 
