@@ -7,14 +7,14 @@ import json
 import re
 import sys
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import aiohttp
 import pytest
-from anthropic import AsyncAnthropic
-from openai import AsyncOpenAI
 from tests.servers.gateway.fronts import FRONTS, call_events, reply, request
+from tests.servers.gateway.sdk_clients import ask, client_of
 
 from callboard.core import (
     InvocationCanister,
@@ -154,76 +154,13 @@ class Reply(NamedTuple):
     items: list[Any]
 
 
-async def over_responses(served, conversation, tools=(), *, stream=False, **more):
-    declared = [{"type": "function", "name": name, "parameters": SHELL} for name in tools]
-    asked = {"model": "m", "input": conversation, "tools": declared, **more}
-    async with AsyncOpenAI(base_url=served.url, api_key="key", max_retries=0) as client:
-        if stream:
-            async with client.responses.stream(**asked) as events:
-                reply = await events.get_final_response()
-        else:
-            reply = await client.responses.create(**asked)
-    thoughts = [part.text for item in reply.output if item.type == "reasoning" for part in item.summary]
-    called = [
-        (item.call_id, item.name, json.loads(item.arguments)) for item in reply.output if item.type == "function_call"
-    ]
-    counts = (reply.usage.input_tokens, reply.usage.output_tokens)
-    return Reply(reply.output_text, "".join(thoughts), called, counts, reply.status, [*reply.output])
-
-
-async def over_chat(served, conversation, tools=(), *, stream=False, **more):
-    functions = [{"name": name, "parameters": SHELL} for name in tools]
-    asked = {"model": "m", "messages": conversation, **more}
-    if functions:
-        asked["tools"] = [{"type": "function", "function": each} for each in functions]
-    async with AsyncOpenAI(base_url=served.url, api_key="key", max_retries=0) as client:
-        if not stream:
-            reply = await client.chat.completions.create(**asked)
-            message = reply.choices[0].message
-            called = [(each.id, each.function.name, each.function.arguments) for each in message.tool_calls or ()]
-            text, thought = message.content or "", getattr(message, "reasoning_content", "")
-            end, usage, sent = reply.choices[0].finish_reason, reply.usage, message
-        else:
-            text = thought = end = ""
-            spelled_calls = []
-            async for chunk in await client.chat.completions.create(
-                **asked, stream=True, stream_options={"include_usage": True}
-            ):
-                usage = chunk.usage
-                for choice in chunk.choices:
-                    text += choice.delta.content or ""
-                    thought += getattr(choice.delta, "reasoning_content", "") or ""
-                    end = choice.finish_reason or end
-                    for each in choice.delta.tool_calls or ():
-                        if each.id:
-                            assert each.index == len(spelled_calls)
-                            spelled_calls.append([each.id, each.function.name, ""])
-                        spelled_calls[each.index][2] += each.function.arguments or ""
-            called = [tuple(each) for each in spelled_calls]
-            sent = {"role": "assistant", "content": text, "reasoning_content": thought}
-            if called:
-                sent["tool_calls"] = [
-                    {"id": identifier, "type": "function", "function": {"name": name, "arguments": arguments}}
-                    for identifier, name, arguments in called
-                ]
-    called = [(identifier, name, json.loads(arguments)) for identifier, name, arguments in called]
-    return Reply(text, thought, called, (usage.prompt_tokens, usage.completion_tokens), end, [sent])
-
-
-async def over_messages(served, conversation, tools=(), *, stream=False, **more):
-    declared = [{"name": name, "input_schema": SHELL} for name in tools]
-    asked = {"model": "m", "max_tokens": 100, "messages": conversation, "tools": declared, **more}
-    async with AsyncAnthropic(base_url=served.root, api_key="key", max_retries=0) as client:
-        if stream:
-            async with client.messages.stream(**asked) as events:
-                reply = await events.get_final_message()
-        else:
-            reply = await client.messages.create(**asked)
-    text = "".join([block.text for block in reply.content if block.type == "text"])
-    thought = "".join([block.thinking for block in reply.content if block.type == "thinking"])
-    called = [(block.id, block.name, block.input) for block in reply.content if block.type == "tool_use"]
-    counts = (reply.usage.input_tokens + (reply.usage.cache_read_input_tokens or 0), reply.usage.output_tokens)
-    return Reply(text, thought, called, counts, reply.stop_reason, [{"role": "assistant", "content": reply.content}])
+async def over_sdk(front, served, conversation, tools=(), *, stream=False, **more):
+    declared = request(front, tools=dict.fromkeys(tools, SHELL))["tools"] if tools else []
+    fields = {"tools": declared, **more} if declared else more
+    async with client_of(front, served) as client:
+        heard, identifiers, sent = await ask(front, client, stream, conversation, **fields)
+    called = [(identifier, *call) for identifier, call in zip(identifiers, heard.calls, strict=True)]
+    return Reply(heard.text, heard.reasoning, called, heard.usage[:2], heard.end, sent)
 
 
 async def over_gemini(served, conversation, tools=(), *, stream=False, **more):
@@ -242,7 +179,7 @@ async def over_gemini(served, conversation, tools=(), *, stream=False, **more):
     usage = chunks[-1]["usageMetadata"]
     counts = (usage["promptTokenCount"], usage["totalTokenCount"] - usage["promptTokenCount"])
     return Reply(
-        *said, called, counts, chunks[-1]["candidates"][0]["finishReason"], [{"role": "model", "parts": parts}]
+        *said, called, counts, chunks[-1]["candidates"][0]["finishReason"].lower(), [{"role": "model", "parts": parts}]
     )
 
 
@@ -250,9 +187,7 @@ def turn(text):
     return {"role": "user", "parts": [{"text": text}]}
 
 
-OVER = {"responses": over_responses, "chat": over_chat, "messages": over_messages, "gemini": over_gemini}
-DONE = {"responses": "completed", "chat": "stop", "messages": "end_turn", "gemini": "STOP"}
-CALLED = {"responses": "completed", "chat": "tool_calls", "messages": "tool_use", "gemini": "STOP"}
+OVER = {**{front: partial(over_sdk, front) for front in ("responses", "chat", "messages")}, "gemini": over_gemini}
 
 
 def output(front, identifier, text):
@@ -298,7 +233,7 @@ async def test_the_client_gets_one_reply_of_all_rounds(hosting, front, stream):
         reply = await OVER[front](served, QUESTION, stream=stream)
         assert reply.text == "Adding.\n\nIt is 3."
         assert reply.reasoning.replace("\n", "") == 'I add.add({"a":1,"b":2}) -> 3count({}) -> 1'
-        assert (reply.called, reply.usage, reply.end) == ([], (30, 12), DONE[front])
+        assert (reply.called, reply.usage, reply.end) == ([], (30, 12), "stop")
         first, second = asked(served)
         assert tools_of(first) == tools_of(second) == ["add", "count", "fail", "late", "wait"]
         said = second.body["messages"][1:]
@@ -379,10 +314,10 @@ async def test_what_ran_here_is_not_lost_behind_a_clients_call(hosting, front, s
         reply = await OVER[front](served, QUESTION, ["shell"], stream=stream)
         assert reply.reasoning == 'add({"a":1,"b":2}) -> 3\n'
         assert reply.called == [("shell-0", "shell", {"command": "ls"})]
-        assert (reply.usage, reply.end) == ((10, 5), CALLED[front])
+        assert (reply.usage, reply.end) == ((10, 5), "stop")
         conversation = [*QUESTION, *reply.items, output(front, "shell-0", "README")]
         reply = await OVER[front](served, conversation, ["shell"], stream=stream)
-        assert (reply.text, reply.called, reply.end) == ("3 files.", [], DONE[front])
+        assert (reply.text, reply.called, reply.end) == ("3 files.", [], "stop")
         said = asked(served)[1].body["messages"][1:]
         if front == "chat":
             assert said[0]["reasoning_content"] == 'add({"a":1,"b":2}) -> 3\n'
@@ -402,7 +337,7 @@ async def test_a_reply_with_a_clients_call_only_is_as_it_came(hosting, front):
 
     async with hosting(replies) as served:
         reply = await OVER[front](served, QUESTION, ["shell"], stream=True)
-        assert (reply.text, reply.reasoning, reply.end) == ("Looking.", "", CALLED[front])
+        assert (reply.text, reply.reasoning, reply.end) == ("Looking.", "", "stop")
         assert [each[2]["command"] for each in reply.called] == ["ls", "pwd"]
 
 
@@ -419,7 +354,7 @@ async def test_a_reply_with_a_clients_call_only_is_as_it_came(hosting, front):
 )
 async def test_the_model_reads_what_went_wrong(hosting, name, arguments, told):
     async with hosting([calls((name, arguments)), answer("Sorry.")]) as served:
-        reply = await over_chat(served, QUESTION, stream=True)
+        reply = await OVER["chat"](served, QUESTION, stream=True)
         assert (reply.text, reply.called, reply.end) == ("Sorry.", [], "stop")
         assert asked(served)[1].body["messages"][-1]["content"].startswith(told)
         assert f" -> {told}" in reply.reasoning
@@ -437,7 +372,7 @@ async def test_the_model_reads_what_went_wrong(hosting, name, arguments, told):
 )
 async def test_only_what_may_run_is_offered(hosting, permissions, offered):
     async with hosting(["Hello."], permissions=permissions) as served:
-        assert (await over_chat(served, QUESTION)).text == "Hello."
+        assert (await OVER["chat"](served, QUESTION)).text == "Hello."
         assert set(tools_of(asked(served)[0])) == offered
 
 
@@ -449,7 +384,7 @@ async def test_files_are_written_only_if_that_is_allowed(hosting, tmp_path, monk
     replies = [calls(("write_file", {"path": str(path), "content": "mine"})), answer("Done.")]
     permissions = Permissions(allow=("io/write_file",) if allowed else ())
     async with hosting(replies, ensembles=("io",), permissions=permissions) as served:
-        assert (await over_chat(served, QUESTION)).text == "Done."
+        assert (await OVER["chat"](served, QUESTION)).text == "Done."
         assert ("write_file" in tools_of(asked(served)[0])) == allowed
     assert path.exists() == allowed
 
@@ -468,7 +403,7 @@ async def test_a_model_that_goes_on_calling_is_asked_to_answer(hosting, front):
 
     async with hosting(replied, rounds=3) as served:
         reply_of_all = await OVER[front](served, QUESTION, stream=True)
-        assert (reply_of_all.text, reply_of_all.end) == ("Enough.", DONE[front])
+        assert (reply_of_all.text, reply_of_all.end) == ("Enough.", "stop")
         assert reply_of_all.reasoning.count("add(") == 3
         assert len(asked(served)) == 4
 
@@ -477,13 +412,13 @@ async def test_a_model_that_goes_on_calling_is_asked_to_answer(hosting, front):
 async def test_a_model_that_calls_all_the_same_is_stopped(hosting, front):
     async with hosting(adding, rounds=2) as served:
         reply = await OVER[front](served, QUESTION, stream=True)
-        assert (reply.text, reply.called, reply.end) == ("", [], DONE[front])
+        assert (reply.text, reply.called, reply.end) == ("", [], "stop")
         assert len(asked(served)) == 3
 
 
 async def test_who_has_called_as_asked_is_free_to_answer(hosting):
     async with hosting([calls(("add", ONE_AND_TWO)), answer("3.")]) as served:
-        assert (await over_chat(served, QUESTION, ["shell"], tool_choice="required")).text == "3."
+        assert (await OVER["chat"](served, QUESTION, ["shell"], tool_choice="required")).text == "3."
         first, second = asked(served)
         assert first.body["tool_choice"] == "required"
         assert second.body.get("tool_choice", "auto") == "auto"
@@ -491,7 +426,7 @@ async def test_who_has_called_as_asked_is_free_to_answer(hosting):
 
 async def test_nothing_runs_where_the_client_wants_no_calls(hosting):
     async with hosting([answer("Hello.")]) as served:
-        assert (await over_chat(served, QUESTION, ["shell"], tool_choice="none")).text == "Hello."
+        assert (await OVER["chat"](served, QUESTION, ["shell"], tool_choice="none")).text == "Hello."
 
 
 @pytest.mark.parametrize("front", FRONTS)
@@ -518,7 +453,7 @@ async def test_each_reply_has_a_state_of_its_own(hosting):
     replies = [calls(("count", {})), calls(("count", {}), ("add", ONE_AND_TWO)), answer("Twice.")] * 2
     async with hosting(replies) as served:
         for _ in range(2):
-            reply = await over_chat(served, QUESTION, stream=True)
+            reply = await OVER["chat"](served, QUESTION, stream=True)
             assert reply.reasoning == 'count({}) -> 1\ncount({}) -> 2\nadd({"a":1,"b":2}) -> 3\n'
 
 
@@ -569,13 +504,13 @@ async def test_identifiers_are_not_used_twice(hosting):
         conversation = list(QUESTION)
         seen = []
         while True:
-            reply = await over_chat(served, conversation, ["shell"], stream=True)
+            reply = await OVER["chat"](served, conversation, ["shell"], stream=True)
             if not reply.called:
                 break
             ((identifier, _, _),) = reply.called
             seen.append(identifier)
             (sent,) = reply.items
-            del sent["reasoning_content"]
+            sent.pop("reasoning_content", None)
             conversation += [sent, output("chat", identifier, "README")]
         assert len(set(seen)) == len(seen) == 2
         assert reply.text == "Done."
@@ -583,7 +518,7 @@ async def test_identifiers_are_not_used_twice(hosting):
 
 async def test_what_is_counted_are_the_tokens_of_all_rounds(hosting):
     async with hosting([calls(("add", ONE_AND_TWO)), answer("3.")]) as served:
-        await over_chat(served, QUESTION)
+        await OVER["chat"](served, QUESTION)
         told = (await served.get("/metrics")).text
         found = dict(re.findall(r'callboard_tokens_total\{.*kind="(\w+)"\} (\S+)', told))
         assert found == {"input": "30.0", "output": "12.0", "cached": "5.0", "reasoning": "3.0"}
@@ -641,7 +576,7 @@ async def test_the_command(ensembles, tmp_path):
 async def test_a_missed_call_is_logged_once(hosting, caplog):
     said = "I call the tool: <tool_call>add 1 2</tool_call> One moment."
     async with hosting([said], facts=WRITES) as served:
-        await over_responses(served, QUESTION)
+        await OVER["responses"](served, QUESTION)
     lines = [each.getMessage() for each in caplog.records if "no call came of it" in each.getMessage()]
     backend = served.backend.url.removeprefix("http://").removesuffix("/v1")
     assert lines == [f"{backend}: the reply holds '<tool_call>' at character 17, and no call came of it"]
