@@ -131,11 +131,12 @@ def test_a_request_is_open_until_its_key_is_masked():
 
     class Watched(LoggedRequest):
         def _mask(self, token):
-            seen.append(self.is_live)
+            seen.append((self.is_live, self.record.token))
 
     entry = Watched(identifier="x-1", number=1, front="chat", at=1.0)
+    entry.record.token = KEY
     entry.finish(200, 0.1, KEY)
-    assert (seen, entry.is_live) == ([True], False)
+    assert (seen, entry.is_live, entry.record.token) == ([(True, KEY)], False, "")
 
 
 def everything(entry):

@@ -194,12 +194,13 @@ class LoggedRequest(msgspec.Struct, kw_only=True, eq=False):
 
     def finish(self, status: int, seconds: float, token: str = "") -> None:
         """The request has been answered. `token` is the key that the client sent, if a backend may have got it."""
-        # A viewer on a thread may look in between: it sees a request that is being answered until all is in its place.
-        self.record.log_entry, self.record.token, self.record.beta = None, "", ""
-        self.record.headers = NO_HEADERS
+        # A viewer on a thread may look in between: it sees a request that is being answered until all is in its place,
+        # and masks the key itself until nothing holds it.
+        self.record.log_entry, self.record.headers = None, NO_HEADERS
         if token and not is_placeholder(token):
             self._mask(token)
         self.status, self.seconds = status, seconds
+        self.record.token = self.record.beta = ""
 
     def clear(self) -> None:
         self.request = self.view = None
