@@ -38,7 +38,6 @@ from callboard.servers.gateway.exchange import Exchange, ReplyRequest
 from callboard.servers.gateway.frontends import FRONTENDS
 from callboard.servers.gateway.gateway import Gateway
 from callboard.servers.gateway.http_errors import HttpError
-from callboard.servers.gateway.logs import describe_cost
 from callboard.servers.gateway.metrics import Metrics
 from callboard.servers.gateway.request_body import BudgetShare, read_body
 from callboard.servers.gateway.request_log import LoggedRequest
@@ -292,11 +291,11 @@ class ReplyEndpoint:
         if quotations := record.alerts.get("quotation"):
             self._metrics.add_quotations(record.backend_name, len(quotations))
         if log.isEnabledFor(logging.INFO):
-            usage, model = record.usage, exchange.request.model[:100]
+            usage, model, cost = record.usage, exchange.request.model[:100], record.costs.total
             log.info(
                 "%s %s by %s: %d %s in %.3f s, %d tokens in, %d out, %s, key %s",
                 front, model, record.backend_name, status, end, seconds, usage.input, usage.output,
-                describe_cost(record.costs.total), key,
+                "cost unknown" if cost is None else f"${cost:.6f}", key,
             )  # fmt: skip
 
 

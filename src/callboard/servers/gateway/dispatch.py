@@ -3,7 +3,8 @@
 It decides which failures count against a backend, and asks a backend again with other facts where its refusal
 suggests them.
 
-Laws: another backend is asked only while nothing of a reply was given; one terminal event, last.
+Laws: another backend is asked only while nothing of a reply was given; one terminal event, last; no argument of a call
+is logged.
 """
 
 from __future__ import annotations
@@ -16,12 +17,16 @@ from time import monotonic
 from typing import Any, Final
 from urllib.parse import urlsplit
 
+import msgspec
 from msgspec.structs import replace
 
 from callboard.core import (
     AssistantCanister,
     Canister,
     Event,
+    InvocationCanister,
+    InvocationEnded,
+    InvocationStarted,
     ReasoningContent,
     ReplyEnded,
     ReplyFailed,
@@ -39,9 +44,9 @@ from callboard.providers.http_model import HttpModel
 from callboard.providers.lessons import MAX_TRIALS, STATUSES, refuses_tools
 from callboard.servers.gateway.backend import WITHOUT_TOOLS, Backend, BatchModel
 from callboard.servers.gateway.exchange import Batches, ReplyObserver, ReplyRecord
-from callboard.servers.gateway.logs import tool_call_logger
 from callboard.servers.gateway.redaction import Redactor
 from callboard.servers.gateway.settings import BackendSettings
+from callboard.text.display import display
 from callboard.wires.field_mapping import mark_signatures, translate_request
 
 log = logging.getLogger("callboard.gateway")
@@ -54,6 +59,8 @@ _DOWN_STATUSES = frozenset({502, 503, 504, *range(520, 528), 529, 530})
 """Statuses of a backend that is not there, or not able to answer, and Cloudflare's of the same."""
 _NO_REPLY_CODES = frozenset({"backend_unavailable", "timeout", "cut", "malformed"})
 """Codes of a connection that gave no reply. Any other failure is an answer, to what was asked perhaps."""
+_MAX_NAME: Final = 100
+"""Characters of a name in a log line."""
 _ATTRIBUTION: Final = re.compile(r"\s*x-anthropic-billing-header:[^\r\n]*[\r\n]*")
 
 
@@ -259,3 +266,73 @@ def _update_breaker(backend: Backend, name: str, end: ReplyEnded | ReplyFailed, 
         is_down = record.status in _DOWN_STATUSES or (record.status in (0, 200) and end.code in _NO_REPLY_CODES)
         breaker = backend.model_breaker(name) if record.status == 200 else backend.breaker
         breaker.record_failure(monotonic(), record.owner, record.retry_after, doubtful=not is_down)
+
+
+def tool_call_logger(request: Request) -> ToolCallLogger | None:
+    """Log the calls in a request; what logs those of its reply. None unless the level is DEBUG."""
+    if not log.isEnabledFor(logging.DEBUG):
+        return None
+    for canister in request.canisters:
+        if isinstance(canister, InvocationCanister):
+            name = display(canister.name, _MAX_NAME)
+            log.debug("INPUT: Found function_call (%s) - will attach to assistant message", name)
+        elif isinstance(canister, ResultCanister):
+            identifier = display(canister.invocation_id, _MAX_NAME)
+            log.debug("INPUT: Added function_call_output (call_id: %s)", identifier)
+    return ToolCallLogger()
+
+
+class ToolCallLogger:
+    """Logs the tool calls of one reply at the level DEBUG; of arguments only their size."""
+
+    def __init__(self) -> None:
+        self._names: dict[Any, str] = {}
+        self._held: dict[Any, int] = {}
+        """Bytes of arguments that came before the name, by the index on the wire."""
+
+    def log_frame(self, data: str) -> None:
+        """Log arguments that came before their name, which only Chat Completions backends send."""
+        try:
+            chunk = msgspec.json.decode(data, type=_Chunk)
+        except (msgspec.MsgspecError, RecursionError, UnicodeError):
+            return
+        for call in [call for choice in chunk.choices for call in choice.delta.tool_calls or ()]:
+            name, size = call.function.name or "", len((call.function.arguments or "").encode())
+            known = self._names.get(call.index, "")
+            if name and not known:
+                self._names[call.index] = name
+                if held := self._held.pop(call.index, 0):
+                    log.debug("Replaying %d buffered argument bytes for %s", held, display(name, _MAX_NAME))
+            elif size and not known:
+                self._held[call.index] = self._held.get(call.index, 0) + size
+                log.debug("Buffering %d argument bytes for tool index %s (name not yet received)", size, call.index)
+
+    def log_events(self, events: Sequence[Event]) -> None:
+        for event in events:
+            if isinstance(event, InvocationStarted):
+                log.debug("Tool call started: %s (index %d)", display(event.name, _MAX_NAME), event.index)
+            elif isinstance(event, InvocationEnded):
+                size = len(event.raw.encode())
+                log.debug("Tool call complete: %s - %d bytes of args", display(event.name, _MAX_NAME), size)
+
+
+class _Function(msgspec.Struct, frozen=True):
+    name: str | None = None
+    arguments: str | None = None
+
+
+class _Call(msgspec.Struct, frozen=True):
+    index: int | str | None = None
+    function: _Function = _Function()
+
+
+class _Delta(msgspec.Struct, frozen=True):
+    tool_calls: list[_Call] | None = None
+
+
+class _Choice(msgspec.Struct, frozen=True):
+    delta: _Delta = _Delta()
+
+
+class _Chunk(msgspec.Struct, frozen=True):
+    choices: list[_Choice] = []

@@ -35,7 +35,6 @@ from callboard.providers.http_model import NO_HEADERS
 from callboard.providers.retries import read_retry_after
 from callboard.servers.gateway.frontends import Frontend
 from callboard.servers.gateway.http_errors import STATUSES
-from callboard.servers.gateway.logs import log_malformed_arguments
 from callboard.servers.gateway.redaction import Redactor
 from callboard.servers.gateway.spending import ReplyCosts
 from callboard.text.display import display
@@ -73,6 +72,17 @@ _MAX_NAME = 100
 _NO_SECRETS = Redactor()
 
 Batches: TypeAlias = AsyncGenerator[list[Event]]
+
+
+def _log_malformed_arguments(backend_name: str, call: InvocationEnded | InvocationIncomplete) -> None:
+    """Log that arguments are not a JSON object: where the fault is, and not what stands there."""
+    try:
+        msgspec.json.decode(call.raw)
+        fault = "it is another JSON value"
+    except (msgspec.MsgspecError, RecursionError, UnicodeError) as error:
+        fault = str(error) if isinstance(error, msgspec.DecodeError) else "it cannot be read"
+    what = "%s: the arguments of a call of %s are not a JSON object, and are passed on as they are: %s"
+    log.warning(what, backend_name, display(call.name, _MAX_NAME), fault)
 
 
 class ReplyRecord(msgspec.Struct, kw_only=True, eq=False):
@@ -135,7 +145,7 @@ class ReplyRecord(msgspec.Struct, kw_only=True, eq=False):
                 if self.log_entry is not None:
                     self.log_entry.recovered += event.found_in != "wire"
             elif (type(event) is InvocationEnded and event.arguments is None) or type(event) is InvocationIncomplete:
-                log_malformed_arguments(self.backend_name, event)
+                _log_malformed_arguments(self.backend_name, event)
 
     def _add_note(self, note: Note) -> None:
         if self.log_entry is not None:
