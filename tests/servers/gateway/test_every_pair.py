@@ -83,7 +83,6 @@ def hear(serving, behind):
     """What a client of the front hears for each question (fields of its request), and what the backend was asked."""
 
     async def hear(front, replies, questions, *, streamed=True, pieces=None, **settings):
-
         async with (
             FakeBackend(replies, chunk_size=pieces) as backend,
             serving(behind(backend, **settings)) as served,

@@ -27,7 +27,6 @@ def ask(serving, behind):
     """What comes of one request to a path below the root, and what the backend was asked."""
 
     async def ask(path, body, replies=("Hello",), *, method="POST", headers=None, facts=None, **settings):
-
         async with (
             FakeBackend(list(replies)) as backend,
             serving(behind(backend, **facts or {}), **settings) as served,

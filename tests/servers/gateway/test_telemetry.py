@@ -25,7 +25,6 @@ SECRET = "sk-abcdefghijklmnopqrstuvwxyz"
 
 
 async def ask(serving, replies, body=HELLO, headers=None, front="chat", **settings):
-
     async with FakeBackend(replies) as backend, serving(backend, **settings) as gateway:
         answer = await gateway.post(front, body, {"traceparent": PARENT, **(headers or {})})
         figures = await gateway.get("/metrics")

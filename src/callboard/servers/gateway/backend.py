@@ -278,7 +278,11 @@ class Backend:
             now: Seconds of any clock that only goes forward.
             owner: Whose the list is, if it is asked for with the client's key.
         """
-        model_list = self._use_list(self._list_owner(owner))
+        lister = self._list_owner(owner)
+        model_list = self._lists.pop(lister, None) or _List()
+        while len(self._lists) >= _MAX_LISTS:  # another's is forgotten where there are too many
+            del self._lists[next(each for each in self._lists if each)]
+        self._lists[lister] = model_list
         model_list.asked_at = now
         is_messages = self.settings.wire == "messages"
         url = self.settings.url.rstrip("/")
@@ -313,14 +317,6 @@ class Backend:
     def _names(self, owner: str) -> _Names:
         model_list = self._lists.get(self._list_owner(owner))
         return model_list.names if model_list is not None and model_list.names.listed else self._lists[""].names
-
-    def _use_list(self, lister: str) -> _List:
-        """The list, as the one that was asked for last; another's is forgotten where there are too many."""
-        model_list = self._lists.pop(lister, None) or _List()
-        while len(self._lists) >= _MAX_LISTS:
-            del self._lists[next(each for each in self._lists if each)]
-        self._lists[lister] = model_list
-        return model_list
 
     def _make_model(self, name: str, mode: str) -> BatchModel:
         settings = self.settings

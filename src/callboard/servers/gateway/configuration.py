@@ -53,7 +53,12 @@ def load_gateway_settings(
         where = document.where
         refuse_unknown(document.values, GatewaySettings.__struct_fields__, where, CallerError)
         values = dict(document.values)
-    tables = _backend_tables(values.pop("backends", []), below(where, "backends"))
+    tables, there = values.pop("backends", []), below(where, "backends")
+    if not isinstance(tables, list):
+        raise CallerError("not a list of tables", path=there(()), hint="write [[backends]]")
+    tables = [
+        convert_table(BackendSettings, each, below(there, place), CallerError) for place, each in enumerate(tables)
+    ]
     backends = [*_override(tables, fields or {}), *([] if backend is None else [backend])]
     if not backends:
         raise CallerError(
@@ -96,12 +101,6 @@ def parse_keys(options: Sequence[str]) -> dict[str, str]:
 def parse_key_digests(options: Sequence[str]) -> dict[str, str]:
     """The digests of `parse_keys`, by the keys' names. Raises CallerError for a key that is too short."""
     return {name: _checked_digest(key) for name, key in parse_keys(options).items()}
-
-
-def _backend_tables(value: Any, where: Where) -> list[BackendSettings]:
-    if not isinstance(value, list):
-        raise CallerError("not a list of tables", path=where(()), hint="write [[backends]]")
-    return [convert_table(BackendSettings, each, below(where, place), CallerError) for place, each in enumerate(value)]
 
 
 def _override(backends: Sequence[BackendSettings], fields: Mapping[str, Any]) -> list[BackendSettings]:

@@ -67,7 +67,8 @@ class ReasoningMemory:
 
     def recorder(self, owner: str, request: Request, *, unsigned: bool) -> ReasoningRecorder:
         """Records a reply to the request; with `unsigned`, reasoning without a signature too."""
-        return ReasoningRecorder(self, owner, _last_words(request.canisters), unsigned=unsigned)
+        words = next((each.text for each in reversed(request.canisters) if isinstance(each, UserCanister)), "")
+        return ReasoningRecorder(self, owner, _digest(words), unsigned=unsigned)
 
     def remember(self, key: bytes, thought: _Thought) -> None:
         self._forget(key)
@@ -176,10 +177,6 @@ def _key(owner: str, words: bytes, call: InvocationCanister) -> bytes:
     """Of a call as any client sends it back. Identifiers alone are not enough: some backends count them from 0."""
     arguments = call.raw if call.arguments is None else _encode(call.arguments).decode()
     return sha256(repr((owner, words, call.identifier, call.name, arguments)).encode("utf-8", "replace")).digest()
-
-
-def _last_words(canisters: Sequence[Canister]) -> bytes:
-    return _digest(next((each.text for each in reversed(canisters) if isinstance(each, UserCanister)), ""))
 
 
 def _digest(words: str) -> bytes:

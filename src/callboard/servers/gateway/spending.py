@@ -17,7 +17,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
@@ -81,11 +81,13 @@ class Spending:
         if not limits:
             return
         now = self._clock()
-        spent = await self._read(now.date().isoformat(), list(limits))
+        day = now.date().isoformat()
+        stored = {} if self._store is None else await self._store.read_spending(day, list(limits))
         for name, limit in limits.items():
-            if spent[name] >= limit:
+            spent = stored.get(name, 0.0) + self._sums.get((day, name), 0.0)
+            if spent >= limit:
                 minutes = max(1, -(-int(seconds_to_next_day(now)) // 60))
-                reason = describe_day_spent("all keys" if name == ALL else f"the key {name}", spent[name], limit)
+                reason = describe_day_spent("all keys" if name == ALL else f"the key {name}", spent, limit)
                 message = f"{reason}, in {minutes // 60} h {minutes % 60} min"
                 raise HttpError("insufficient_quota", message, headers={"retry-after": str(minutes * 60)})
 
@@ -144,10 +146,6 @@ class Spending:
                 self._sums[key] = remaining
             else:
                 del self._sums[key]
-
-    async def _read(self, day: str, names: Sequence[str]) -> Mapping[str, float]:
-        stored = {} if self._store is None else await self._store.read_spending(day, names)
-        return {name: stored.get(name, 0.0) + self._sums.get((day, name), 0.0) for name in names}
 
     def _limits(self, owner: str) -> dict[str, float]:
         """The budgets that hold for a key, by the names of their sums."""

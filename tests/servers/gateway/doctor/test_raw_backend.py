@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import pytest
 from tests.tables import table
 
@@ -16,14 +14,13 @@ from callboard.testing import FakeBackend, Html, Raw, Silence, StatusReply
 HELLO = {"choices": [{"message": {"content": "ready"}}], "usage": {"prompt_tokens": 3}}
 
 
-async def ask(replies, body=CONTROL, *, budget=None, renamed=None):
-
+async def ask(replies, *, url="", budget=None, renamed=None):
     transport = Transport(retries=0, statuses=())
     try:
         async with FakeBackend(replies) as backend:
-            raw = RawBackend(transport, backend.url, {}, "m", budget or DoctorBudget())
+            raw = RawBackend(transport, url or backend.url, {}, "m", budget or DoctorBudget())
             raw.renamed_fields.update(renamed or {})
-            return await raw.ask(body), backend.requests
+            return await raw.ask(CONTROL), backend.requests
     finally:
         await transport.aclose()
 
@@ -63,15 +60,9 @@ async def test_a_backend_that_hangs_is_waited_for_as_long_as_the_budget_says():
     assert reply.refusal == ""
 
 
-def test_one_that_is_not_there():
-    async def scenario():
-        transport = Transport(retries=0, statuses=())
-        try:
-            return await RawBackend(transport, "http://127.0.0.1:9/v1", {}, "m", DoctorBudget()).ask(CONTROL)
-        finally:
-            await transport.aclose()
-
-    assert asyncio.run(scenario()).fault
+async def test_one_that_is_not_there():
+    reply, _ = await ask([], url="http://127.0.0.1:9/v1")
+    assert reply.fault
 
 
 async def test_a_model_that_takes_no_temperature_is_asked_without():

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
 import msgspec
@@ -105,10 +105,6 @@ SYSTEMS = (
     ask(_system(_SHORT), _READY, _assistant("ready"), _READY, most=1),
     ask(_system(_SHORT), _READY, _assistant("ready"), _system(_LONG), _READY, most=1),
 )
-
-
-def control_tokens(tokens: Iterable[str]) -> tuple[Body, ...]:
-    return tuple([ask(user(f"Say: ready {token * COPIES}"), most=1) for token in ("", *tokens)])
 
 
 class Subject(msgspec.Struct, frozen=True):
@@ -357,7 +353,8 @@ RAW_CHECKS: Final[tuple[RawCheck, ...]] = (
     RawCheck("system messages arrive", SYSTEMS, _read_systems, _SYSTEM_FACTS),
     RawCheck(
         "control tokens as text",
-        lambda subject: control_tokens(_candidates(subject)),
+        # A message without any, and one with several copies of each.
+        lambda subject: [ask(user(f"Say: ready {token * COPIES}"), most=1) for token in ("", *_candidates(subject))],
         _read_control_tokens,
         ("parses_special_tokens",),
     ),
