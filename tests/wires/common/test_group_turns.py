@@ -20,7 +20,7 @@ U, S, T = core.UserCanister("u"), core.SupervisorCanister("s"), core.AssistantCa
 
 
 def turn(reply, results=()):
-    return Turn(tuple(reply), tuple(results))
+    return Turn(reply, [each for each in reply if isinstance(each, core.InvocationCanister)], list(results))
 
 
 @table(

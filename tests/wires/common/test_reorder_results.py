@@ -75,7 +75,11 @@ def test_a_conversation_in_order_stays_the_same_object(canisters):
     ordered = []
     for step in group_turns(canisters):
         if isinstance(step, Turn):
-            ordered += [*step.texts, *step.invocations, *step.results]
+            ordered += [
+                *[each for each in step.reply if each not in step.invocations],
+                *step.invocations,
+                *step.results,
+            ]
         elif not isinstance(step, ResultCanister):
             ordered.append(step)
     assert reorder_results(ordered)[0] is ordered

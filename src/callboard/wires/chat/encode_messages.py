@@ -13,12 +13,11 @@ import msgspec
 from callboard import core
 from callboard.core import result_contents
 from callboard.wires.chat.content import encode_content, split_media
-from callboard.wires.common.contents import content_kind, contents_with_title, original_item, own_fields
+from callboard.wires.common.contents import content_kind, contents_with_title, original_item, own_fields, plain_text
 from callboard.wires.common.group_turns import Turn, group_turns
-from callboard.wires.common.tool_calls import arguments_object
+from callboard.wires.common.tool_calls import past_arguments
 from callboard.wires.common.tool_declarations import ToolNames
 
-_encode = msgspec.json.Encoder().encode
 CHAT_PREFILLS: Mapping[str, tuple[Mapping[str, Any], Mapping[str, Any]]] = {
     "last": ({}, {}),
     "prefix": ({"prefix": True}, {}),
@@ -73,7 +72,8 @@ class MessageEncoder:
         text: list[core.TextualContent] = []
         reasoning: list[str] = []
         refusal: list[str] = []
-        texts, invocations = turn.texts, turn.invocations
+        texts = [each for each in turn.reply if isinstance(each, core.AssistantCanister)]
+        invocations = turn.invocations
         contents = [each for canister in texts for each in canister.content]
         for content in contents:
             match content:
@@ -92,21 +92,23 @@ class MessageEncoder:
             fields["refusal"] = "".join(refusal)
         if invocations:
             fields["tool_calls"] = [self._call(call) for call in invocations]
-        joined = self._join(text, "")
+        joined = self._join(text, "") if text else ""
         if contents and not joined and not fields and all(map(original_item, contents)):
             return  # this wire carries nothing of it, and an empty message would be an answer
         self._add("assistant", None if not joined and (refusal or invocations) else joined, **fields)
         self._results(turn.results)
 
     def _call(self, call: core.InvocationCanister) -> dict[str, Any]:
-        arguments = _encode(arguments_object(call.arguments, call.raw)).decode()
-        function = {"name": self._on_wire(call.name), "arguments": arguments}
+        function = {"name": self._on_wire(call.name), "arguments": past_arguments(call)}
         return {"id": call.identifier, "type": "function", "function": function}
 
     def _results(self, results: Iterable[core.ResultCanister]) -> None:
         """A tool message for each; pictures and files, which only a user's message can hold, follow after all of them."""
         media: list[core.Content] = []
         for result in results:
+            if not (result.error or result.extra) and (text := plain_text(result.content)) is not None:
+                self.body.append({"role": "tool", "content": text, "tool_call_id": result.invocation_id})
+                continue
             message, parts = split_media(result) if self._capabilities.content_parts else (result, ())
             media += parts
             contents = result_contents(message)

@@ -14,7 +14,7 @@ import base64
 import binascii
 import zlib
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from callboard.core import Canister, Content, DocumentCanister, InvocationCanister, ReasoningContent, TextualContent
@@ -72,6 +72,14 @@ def original_item(content: Content) -> Mapping[str, Any] | None:
     """The item of the Responses wire that the content was made of, if it is kept."""
     item = content.extra.get(ITEM) if isinstance(content, ReasoningContent) and content.extra else None
     return item if isinstance(item, dict) else None
+
+
+def plain_text(content: Sequence[Content]) -> str | None:
+    """The text of contents that are one text without fields of its own; None for others."""
+    if len(content) != 1:
+        return None
+    only = content[0]
+    return only.text if type(only) is TextualContent and not only.extra else None
 
 
 def contents_with_title(document: DocumentCanister) -> tuple[Content, ...]:

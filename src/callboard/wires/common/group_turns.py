@@ -24,23 +24,17 @@ WITHOUT_CALL = "place of a result without a call"
 SECOND = "place of a second result of a call"
 
 
-class Turn(msgspec.Struct, frozen=True):
+class Turn(msgspec.Struct):
     """One reply of the model: adjacent assistant and invocation canisters, and a result for each call."""
 
-    reply: tuple[core.AssistantCanister | core.InvocationCanister, ...]
-    results: tuple[core.ResultCanister, ...]
-
-    @property
-    def texts(self) -> list[core.AssistantCanister]:
-        return [each for each in self.reply if isinstance(each, core.AssistantCanister)]
-
-    @property
-    def invocations(self) -> list[core.InvocationCanister]:
-        return [each for each in self.reply if isinstance(each, core.InvocationCanister)]
+    reply: list[core.AssistantCanister | core.InvocationCanister] = []
+    invocations: list[core.InvocationCanister] = []
+    results: list[core.ResultCanister] = []
 
 
 Step: TypeAlias = Turn | core.UserCanister | core.SupervisorCanister | core.DocumentCanister | core.ResultCanister
 """A turn, or a canister outside of one; such a result answers no invocation."""
+_NO_RESULT = core.ResultCanister(contents(NOT_RUN), invocation_id="")
 
 
 def group_turns(canisters: Sequence[core.Canister]) -> list[Step]:
@@ -48,32 +42,37 @@ def group_turns(canisters: Sequence[core.Canister]) -> list[Step]:
 
     A result belongs to the last turn before it that asked for its identifier, wherever it is.
     """
-    answers, orphans = match_results(canisters)
     steps: list[Step] = []
-    reply: list[core.AssistantCanister | core.InvocationCanister] = []
-    results: list[core.ResultCanister] = []
-
-    def close() -> None:
-        if reply:
-            steps.append(Turn(tuple(reply), tuple(results)))
-            reply.clear()
-            results.clear()
-
-    for index, canister in enumerate(canisters):
-        match canister:
-            case core.AssistantCanister():
-                reply.append(canister)
-            case core.InvocationCanister(identifier=identifier):
-                reply.append(canister)
-                results.append(answers.get(index) or core.ResultCanister(contents(NOT_RUN), invocation_id=identifier))
-            case core.ResultCanister():
-                close()
-                if index in orphans:
-                    steps.append(canister)
-            case _:
-                close()
-                steps.append(canister)
-    close()
+    turn: Turn | None = None
+    waiting: dict[str, tuple[Turn, deque[int]]] = {}
+    unanswered = 0
+    for canister in canisters:
+        if isinstance(canister, core.InvocationCanister | core.AssistantCanister):
+            if turn is None:
+                turn = Turn()
+                steps.append(turn)
+            turn.reply.append(canister)
+            if isinstance(canister, core.InvocationCanister):
+                calls = waiting.get(canister.identifier)
+                if calls is None or calls[0] is not turn:
+                    calls = waiting[canister.identifier] = turn, deque()
+                calls[1].append(len(turn.results))
+                turn.invocations.append(canister)
+                turn.results.append(_NO_RESULT)
+                unanswered += 1
+            continue
+        turn = None
+        calls = waiting.get(canister.invocation_id) if isinstance(canister, core.ResultCanister) else None
+        if calls is not None and calls[1] and isinstance(canister, core.ResultCanister):
+            calls[0].results[calls[1].popleft()] = canister
+            unanswered -= 1
+        else:
+            steps.append(canister)
+    for step in steps if unanswered else ():
+        if isinstance(step, Turn):
+            for index, call in enumerate(step.invocations):
+                if step.results[index] is _NO_RESULT:
+                    step.results[index] = msgspec.structs.replace(_NO_RESULT, invocation_id=call.identifier)
     return steps
 
 
@@ -82,7 +81,7 @@ def tag_instructions(text: str) -> str:
     return f"<system>\n{text}\n</system>"
 
 
-def match_results(canisters: Sequence[core.Canister]) -> tuple[dict[int, core.ResultCanister], set[int]]:
+def _match_results(canisters: Sequence[core.Canister]) -> tuple[dict[int, core.ResultCanister], set[int]]:
     """The result of each invocation by the invocation's index, and the indices of results that answer none."""
     answers: dict[int, core.ResultCanister] = {}
     orphans: set[int] = set()
@@ -118,7 +117,7 @@ def reorder_results(canisters: Sequence[core.Canister]) -> tuple[Sequence[core.C
     Returns:
         The conversation, and a name for each result that answers no call: a model reads it as the user's text.
     """
-    answers, orphans = match_results(canisters)
+    answers, orphans = _match_results(canisters)
     if not orphans:
         return canisters, ()
     unanswered: dict[str, deque[int]] = defaultdict(deque)
@@ -137,7 +136,7 @@ def reorder_results(canisters: Sequence[core.Canister]) -> tuple[Sequence[core.C
                 removed.add(index)
     if removed:
         canisters = tuple(_reorder(canisters, moved, removed))
-        _, orphans = match_results(canisters)  # two turns may have become one
+        _, orphans = _match_results(canisters)  # two turns may have become one
     called: set[str] = set()
     unmatched: list[str] = []
     for index, canister in enumerate(canisters):

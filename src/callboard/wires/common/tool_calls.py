@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypeVar
 
 import msgspec
 
-from callboard.core import ArgumentsPiece, Event, InvocationEnded, InvocationIncomplete, InvocationStarted, Note
+from callboard.core import (
+    ArgumentsPiece,
+    Event,
+    InvocationCanister,
+    InvocationEnded,
+    InvocationIncomplete,
+    InvocationStarted,
+    Note,
+)
 from callboard.text.string_builder import StringBuilder
 
 if TYPE_CHECKING:
@@ -221,6 +229,11 @@ def arguments_text(arguments: Any, *, missing: str = "") -> str:
 def ended_arguments(call: InvocationEnded) -> str:
     """The arguments of a call that came without pieces. Never empty: clients parse them."""
     return call.raw or "{}" if call.arguments is None else _encode(call.arguments).decode()
+
+
+def past_arguments(call: InvocationCanister) -> str:
+    """The arguments of a past call as the JSON of an object. See `arguments_object`."""
+    return _encode(arguments_object(None, call.raw) if call.arguments is None else call.arguments).decode()
 
 
 def arguments_object(arguments: Mapping[str, Any] | None, raw: str) -> dict[str, Any]:

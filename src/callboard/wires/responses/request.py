@@ -20,14 +20,13 @@ from callboard.wires.common.contents import ITEM, content_kind, contents_with_ti
 from callboard.wires.common.custom_tools import custom_text
 from callboard.wires.common.encoded_request import EncodedRequest, dedupe
 from callboard.wires.common.group_turns import Turn, group_turns
-from callboard.wires.common.tool_calls import arguments_object
+from callboard.wires.common.tool_calls import arguments_object, past_arguments
 from callboard.wires.responses.content import encode_content, encode_output_text
 from callboard.wires.responses.decode_messages import MessageDecoder
 from callboard.wires.responses.schema import ENCRYPTED, Format, ResponsesRequest
 from callboard.wires.responses.tool_declarations import WIRE, ToolDecoder, ToolEncoder
 
 _OUTPUTS = {"function": "function_call_output", "custom": "custom_tool_call_output"}
-_encode = msgspec.json.Encoder().encode
 
 
 def instructions(canisters: Sequence[core.Canister]) -> str:
@@ -112,8 +111,7 @@ class MessageEncoder:
                 arguments = arguments_object(call.arguments, call.raw)
                 return {"type": "tool_search_call", **_search_fields(call), "arguments": arguments}
             case "function":
-                json = _encode(arguments_object(call.arguments, call.raw)).decode()
-                return {"type": "function_call", **head, "arguments": json}
+                return {"type": "function_call", **head, "arguments": past_arguments(call)}
 
     def _result(self, call: core.InvocationCanister, result: core.ResultCanister) -> None:
         tool_kind = self._tools.kind(call.name)
