@@ -11,17 +11,7 @@ from msgspec.structs import replace
 
 from callboard import core
 from callboard.errors import CallerError
-from callboard.wires.chat.schema import (
-    Audio,
-    AudioPart,
-    FilePart,
-    FileShape,
-    ImagePart,
-    ImageUrl,
-    MessageContent,
-    RefusalPart,
-    TextPart,
-)
+from callboard.wires.chat import schema
 from callboard.wires.common.client_input import extra_for, unnamed_in
 from callboard.wires.common.contents import (
     SCHEME,
@@ -101,7 +91,7 @@ def split_media(result: core.ResultCanister) -> tuple[core.ResultCanister, tuple
     return msgspec.structs.replace(result, content=tuple(texts)), (heading, *parts)
 
 
-def decode_content(content: MessageContent, path: str, raw: Any = None) -> tuple[core.Content, ...]:
+def decode_content(content: schema.MessageContent, path: str, raw: Any = None) -> tuple[core.Content, ...]:
     """The contents of a message; `raw` is the same with all fields. Raises CallerError below `path` for data that are none."""
     if not content:
         return ()
@@ -115,21 +105,25 @@ def decode_content(content: MessageContent, path: str, raw: Any = None) -> tuple
     return tuple(contents)
 
 
-def _decode_part(part: TextPart | RefusalPart | ImagePart | FilePart | AudioPart, path: str) -> core.Content:
+def _decode_part(
+    part: schema.TextPart | schema.RefusalPart | schema.ImagePart | schema.FilePart | schema.AudioPart, path: str
+) -> core.Content:
     match part:
-        case TextPart(text=text):
+        case schema.TextPart(text=text):
             return core.TextualContent(text)
-        case RefusalPart(refusal=text):
+        case schema.RefusalPart(refusal=text):
             return core.RefusalContent(text)
-        case ImagePart(image_url=image):
-            return _picture(image if isinstance(image, ImageUrl) else ImageUrl(image), f"{path}.image_url.url")
-        case FilePart(file=file):
+        case schema.ImagePart(image_url=image):
+            return _picture(
+                image if isinstance(image, schema.ImageUrl) else schema.ImageUrl(image), f"{path}.image_url.url"
+            )
+        case schema.FilePart(file=file):
             return _file(file, f"{path}.file")
-        case AudioPart(input_audio=audio):
+        case schema.AudioPart(input_audio=audio):
             return _audio(audio, f"{path}.input_audio")
 
 
-def _picture(image: ImageUrl, path: str) -> core.PictureContent:
+def _picture(image: schema.ImageUrl, path: str) -> core.PictureContent:
     extra = {"detail": image.detail} if image.detail else None
     if not image.url.startswith(SCHEME):
         return core.PictureContent(url=image.url, extra=extra)
@@ -137,7 +131,7 @@ def _picture(image: ImageUrl, path: str) -> core.PictureContent:
     return core.PictureContent(data=data, mime_type=mime_type or "image/png", extra=extra)
 
 
-def _file(file: FileShape, path: str) -> core.FileContent:
+def _file(file: schema.FileShape, path: str) -> core.FileContent:
     name = file.filename or ""
     if file.file_data:
         data, mime_type = decode_data_url(file.file_data, f"{path}.file_data")
@@ -147,7 +141,7 @@ def _file(file: FileShape, path: str) -> core.FileContent:
     raise CallerError("a file without file_data or file_id", path=path)
 
 
-def _audio(audio: Audio, path: str) -> core.FileContent:
+def _audio(audio: schema.Audio, path: str) -> core.FileContent:
     """A file. What has a format that OpenAI has not keeps its name, for a backend that has it."""
     data, _ = decode_data_url(audio.data, f"{path}.data")
     if not data:

@@ -8,15 +8,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypeVar
 
 import msgspec
 
-from callboard.core import (
-    ArgumentsPiece,
-    Event,
-    InvocationCanister,
-    InvocationEnded,
-    InvocationIncomplete,
-    InvocationStarted,
-    Note,
-)
+from callboard import core
 from callboard.text.string_builder import StringBuilder
 
 if TYPE_CHECKING:
@@ -62,24 +54,24 @@ class CalledTools:
         self._identifiers.add(identifier)
         return identifier
 
-    def start(self, index: int, identifier: str, wire_name: str) -> list[Event]:
+    def start(self, index: int, identifier: str, wire_name: str) -> list[core.Event]:
         """The start of a call, after a note where its name had to be repaired."""
         name = self.declared_name(wire_name)
-        started = InvocationStarted(index, identifier, name, self._is_known(name))
+        started = core.InvocationStarted(index, identifier, name, self._is_known(name))
         if name == self._names.get(wire_name, wire_name):
             return [started]
-        return [Note("repaired", f"{name}, called as {wire_name}"), started]
+        return [core.Note("repaired", f"{name}, called as {wire_name}"), started]
 
     def close(
         self, index: int, identifier: str, wire_name: str, raw: str, *, completeness: Completeness, why: str
-    ) -> InvocationEnded | InvocationIncomplete:
+    ) -> core.InvocationEnded | core.InvocationIncomplete:
         """The end of a call when the reply ends; `why` is for one that is incomplete."""
         if not wire_name:
-            return InvocationIncomplete(index, identifier, "", raw, "no name")
+            return core.InvocationIncomplete(index, identifier, "", raw, "no name")
         name, arguments = self.declared_name(wire_name), parse_arguments(raw)
         if is_complete(raw, arguments, completeness):
-            return InvocationEnded(index, identifier, name, arguments, raw)
-        return InvocationIncomplete(index, identifier, name, raw, cut_reason(why))
+            return core.InvocationEnded(index, identifier, name, arguments, raw)
+        return core.InvocationIncomplete(index, identifier, name, raw, cut_reason(why))
 
     def _is_known(self, name: str) -> bool:
         return self._declared is None or name in self._declared
@@ -133,19 +125,19 @@ class CallTable(Generic[CallT]):
         self.count += 1
         return call
 
-    def announce(self, call: CallT) -> list[Event]:
+    def announce(self, call: CallT) -> list[core.Event]:
         """The start of a call whose name is known, with the pieces that waited for it."""
         index = self._number(call)
         events = self._tools.start(index, call.identifier, call.name)
         if call.pieces:
-            events.append(ArgumentsPiece(index, call.raw))
+            events.append(core.ArgumentsPiece(index, call.raw))
         return events
 
-    def grow(self, call: CallT, text: str) -> list[Event]:
+    def grow(self, call: CallT, text: str) -> list[core.Event]:
         """The next piece of a call's arguments."""
         is_first = not call.pieces
         call.pieces.append(text)
-        return [] if call.index is None else [ArgumentsPiece(call.index, call.spell(text, is_first=is_first))]
+        return [] if call.index is None else [core.ArgumentsPiece(call.index, call.spell(text, is_first=is_first))]
 
     def remove(self, call: CallT) -> None:
         """The call has ended."""
@@ -153,10 +145,10 @@ class CallTable(Generic[CallT]):
         call.pieces = StringBuilder()
         self._open.pop(id(call), None)
 
-    def close(self, completeness: Completeness, why: str) -> list[Event]:
+    def close(self, completeness: Completeness, why: str) -> list[core.Event]:
         """The ends of all open calls in the order of their indices, nameless ones last; `why` is for the incomplete."""
         calls = [*self._open.values()]
-        events: list[Event] = [
+        events: list[core.Event] = [
             event for call in calls if call.name and call.index is None for event in self.announce(call)
         ]
         for call in sorted(calls, key=lambda call: (call.index is None, call.index or 0)):
@@ -165,7 +157,7 @@ class CallTable(Generic[CallT]):
             self.remove(call)
         return events
 
-    def close_call(self, call: CallT, index: int, completeness: Completeness, why: str) -> list[Event]:
+    def close_call(self, call: CallT, index: int, completeness: Completeness, why: str) -> list[core.Event]:
         """The end of a call when the reply ends."""
         return [self._tools.close(index, call.identifier, call.name, call.raw, completeness=completeness, why=why)]
 
@@ -226,12 +218,12 @@ def arguments_text(arguments: Any, *, missing: str = "") -> str:
         return "null"  # nested too deep to be encoded: as useless as anything else that is no object
 
 
-def ended_arguments(call: InvocationEnded) -> str:
+def ended_arguments(call: core.InvocationEnded) -> str:
     """The arguments of a call that came without pieces. Never empty: clients parse them."""
     return call.raw or "{}" if call.arguments is None else _encode(call.arguments).decode()
 
 
-def past_arguments(call: InvocationCanister) -> str:
+def past_arguments(call: core.InvocationCanister) -> str:
     """The arguments of a past call as the JSON of an object. See `arguments_object`."""
     return _encode(arguments_object(None, call.raw) if call.arguments is None else call.arguments).decode()
 

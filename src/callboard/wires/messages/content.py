@@ -12,20 +12,7 @@ from callboard import core
 from callboard.errors import CallerError
 from callboard.wires.common.client_input import read_shape
 from callboard.wires.common.contents import content_kind, decode_base64, encode_base64, unseal
-from callboard.wires.messages.schema import (
-    REDACTED,
-    WIRE,
-    Base64Source,
-    ContentSource,
-    DocumentBlock,
-    FileSource,
-    ImageBlock,
-    RedactedBlock,
-    TextBlock,
-    TextSource,
-    ThinkingBlock,
-    UrlSource,
-)
+from callboard.wires.messages import schema
 
 _CARRIED = frozenset({"cache_control", "caller", "citations", "context", "toolset_name", "transformations"})
 """Fields of blocks that have no name in the core and are written back."""
@@ -51,13 +38,13 @@ def encode_part(content: core.Content, model: str = "") -> dict[str, Any] | None
     block: dict[str, Any]
     match content:
         case core.TextualContent(text=text, extra=extra):
-            if extra is not None and isinstance(extra.get(WIRE), Mapping):
-                return dict(extra[WIRE])
+            if extra is not None and isinstance(extra.get(schema.WIRE), Mapping):
+                return dict(extra[schema.WIRE])
             block = {"type": "text", "text": text}
         case core.RefusalContent(text=text):
             block = {"type": "text", "text": text}
-        case core.ReasoningContent(text="", opaque=opaque, origin=origin) if opaque.startswith(REDACTED):
-            return {"type": "redacted_thinking", "data": opaque[len(REDACTED) :]} if origin == model else None
+        case core.ReasoningContent(text="", opaque=opaque, origin=origin) if opaque.startswith(schema.REDACTED):
+            return {"type": "redacted_thinking", "data": opaque[len(schema.REDACTED) :]} if origin == model else None
         case core.ReasoningContent(text=text, opaque=opaque, origin=origin):
             signed = opaque and origin == model
             return {"type": "thinking", "thinking": text, "signature": opaque} if signed else None
@@ -77,7 +64,7 @@ def is_blank(content: core.Content) -> bool:
     return (
         isinstance(content, core.TextualContent | core.RefusalContent)
         and (not content.text or content.text.isspace())
-        and not (content.extra and WIRE in content.extra)
+        and not (content.extra and schema.WIRE in content.extra)
     )
 
 
@@ -137,28 +124,28 @@ def decode_part(block: dict[str, Any], path: str, model: str) -> core.Content:
             text = block.get("text")
             if len(block) == 2 and type(text) is str:
                 return core.TextualContent(text)
-            return core.TextualContent(read_shape(block, TextBlock, path).text, extra=decode_extra(block))
+            return core.TextualContent(read_shape(block, schema.TextBlock, path).text, extra=decode_extra(block))
         case "thinking":
-            shape = read_shape(block, ThinkingBlock, path)
+            shape = read_shape(block, schema.ThinkingBlock, path)
             return core.ReasoningContent(shape.thinking, *unseal(shape.signature or "", model))
         case "redacted_thinking":
-            data, origin = unseal(read_shape(block, RedactedBlock, path).data, model)
-            return core.ReasoningContent("", REDACTED + data, origin)
+            data, origin = unseal(read_shape(block, schema.RedactedBlock, path).data, model)
+            return core.ReasoningContent("", schema.REDACTED + data, origin)
         case "image":
             return _image(block, path)
         case "document":
             return _document(block, path)
         case _:
-            return core.TextualContent(_readable_text(block), extra={WIRE: block})
+            return core.TextualContent(_readable_text(block), extra={schema.WIRE: block})
 
 
 def decode_document(block: dict[str, Any], path: str) -> core.DocumentCanister | None:
     """The document of a block that holds text; None for one that is a file. Raises CallerError."""
-    shape = read_shape(block, DocumentBlock, path)
+    shape = read_shape(block, schema.DocumentBlock, path)
     match shape.source:
-        case TextSource(data=text) | ContentSource(content=str(text)):
+        case schema.TextSource(data=text) | schema.ContentSource(content=str(text)):
             content = decode_content(text, path)
-        case ContentSource(content=list(blocks)):
+        case schema.ContentSource(content=list(blocks)):
             content = decode_content(blocks, f"{path}.source.content")
         case _:
             return None
@@ -166,38 +153,38 @@ def decode_document(block: dict[str, Any], path: str) -> core.DocumentCanister |
 
 
 def _image(block: dict[str, Any], path: str) -> core.Content:
-    match read_shape(block, ImageBlock, path).source:
-        case Base64Source(media_type=mime_type, data=data):
+    match read_shape(block, schema.ImageBlock, path).source:
+        case schema.Base64Source(media_type=mime_type, data=data):
             return core.PictureContent(
                 data=decode_base64(data, f"{path}.source.data"), mime_type=mime_type, extra=decode_extra(block)
             )
-        case UrlSource(url=url):
+        case schema.UrlSource(url=url):
             return core.PictureContent(url=url, extra=decode_extra(block))
-        case FileSource(file_id=file_id):
+        case schema.FileSource(file_id=file_id):
             return core.PictureContent(extra={"file_id": file_id, **(decode_extra(block) or {})})
 
 
 def _document(block: dict[str, Any], path: str) -> core.Content:
-    shape = read_shape(block, DocumentBlock, path)
+    shape = read_shape(block, schema.DocumentBlock, path)
     name = shape.title or ""
     match shape.source:
-        case Base64Source(media_type=mime_type, data=data):
+        case schema.Base64Source(media_type=mime_type, data=data):
             return core.FileContent(
                 data=decode_base64(data, f"{path}.source.data"),
                 mime_type=mime_type,
                 name=name,
                 extra=decode_extra(block),
             )
-        case UrlSource(url=url):
+        case schema.UrlSource(url=url):
             return core.FileContent(url=url, mime_type=_PDF, name=name, extra=decode_extra(block))
-        case FileSource(file_id=file_id):
+        case schema.FileSource(file_id=file_id):
             return core.FileContent(name=name, extra={"file_id": file_id, **(decode_extra(block) or {})})
-        case TextSource(data=text):
+        case schema.TextSource(data=text):
             return core.FileContent(
                 data=text.encode("utf-8", "replace"), mime_type="text/plain", name=name, extra=decode_extra(block)
             )
-        case ContentSource():
-            return core.TextualContent(_readable_text(block), extra={WIRE: block})
+        case schema.ContentSource():
+            return core.TextualContent(_readable_text(block), extra={schema.WIRE: block})
 
 
 def _picture_source(picture: core.PictureContent) -> dict[str, Any] | None:

@@ -22,26 +22,20 @@ from callboard.wires.common.contents import (
     seal,
     unseal,
 )
-from callboard.wires.responses.schema import (
-    FilePart,
-    ImagePart,
-    ImageUrl,
-    MessageContent,
-    OutputPart,
-    RefusalPart,
-    TextPart,
-)
+from callboard.wires.responses import schema
 
 _HEADING = "What was said and done before, summed up:\n\n"
 _TEXT = ("input_text", "output_text", "text", "summary_text", "reasoning_text")
-_SHAPES: Mapping[Any, type[TextPart | RefusalPart | ImagePart | FilePart | OutputPart]] = {
-    **dict.fromkeys(_TEXT, TextPart),
-    "refusal": RefusalPart,
-    "input_image": ImagePart,
-    "image_url": ImagePart,
-    "computer_screenshot": ImagePart,
-    "input_file": FilePart,
-    "output": OutputPart,
+_SHAPES: Mapping[
+    Any, type[schema.TextPart | schema.RefusalPart | schema.ImagePart | schema.FilePart | schema.OutputPart]
+] = {
+    **dict.fromkeys(_TEXT, schema.TextPart),
+    "refusal": schema.RefusalPart,
+    "input_image": schema.ImagePart,
+    "image_url": schema.ImagePart,
+    "computer_screenshot": schema.ImagePart,
+    "input_file": schema.FilePart,
+    "output": schema.OutputPart,
 }
 
 
@@ -93,7 +87,7 @@ def encode_output_text(content: Iterable[core.TextualContent | core.RefusalConte
     return parts[0]["text"] if len(parts) == 1 and parts[0]["type"] == "output_text" else parts
 
 
-def decode_content(content: MessageContent, path: str, dropped: list[str]) -> tuple[core.Content, ...]:
+def decode_content(content: schema.MessageContent, path: str, dropped: list[str]) -> tuple[core.Content, ...]:
     """The contents of an item; parts of a type that is not known are dropped.
 
     Raises CallerError below `path` for a part that is not what its type says.
@@ -113,21 +107,23 @@ def decode_content(content: MessageContent, path: str, dropped: list[str]) -> tu
     return tuple(contents)
 
 
-def _content(part: TextPart | RefusalPart | ImagePart | FilePart | OutputPart, path: str) -> core.Content:
+def _content(
+    part: schema.TextPart | schema.RefusalPart | schema.ImagePart | schema.FilePart | schema.OutputPart, path: str
+) -> core.Content:
     match part:
-        case TextPart(text=text) | OutputPart(body=text):
+        case schema.TextPart(text=text) | schema.OutputPart(body=text):
             return core.TextualContent(text)
-        case RefusalPart(refusal=text):
+        case schema.RefusalPart(refusal=text):
             return core.RefusalContent(text)
-        case ImagePart():
+        case schema.ImagePart():
             return _picture(part, path)
-        case FilePart():
+        case schema.FilePart():
             return _file(part, path)
 
 
-def _picture(part: ImagePart, path: str) -> core.PictureContent:
+def _picture(part: schema.ImagePart, path: str) -> core.PictureContent:
     image = part.image_url
-    url, detail = (image.url, image.detail) if isinstance(image, ImageUrl) else (image or "", part.detail)
+    url, detail = (image.url, image.detail) if isinstance(image, schema.ImageUrl) else (image or "", part.detail)
     extra: dict[str, Any] = {"detail": detail} if detail and detail != "auto" else {}
     if url.startswith(SCHEME):
         data, mime_type = decode_data_url(url, f"{path}.image_url")
@@ -139,7 +135,7 @@ def _picture(part: ImagePart, path: str) -> core.PictureContent:
     raise CallerError("a picture without image_url or file_id", path=path)
 
 
-def _file(part: FilePart, path: str) -> core.FileContent:
+def _file(part: schema.FilePart, path: str) -> core.FileContent:
     name = part.filename or ""
     if part.file_data:
         data, mime_type = decode_data_url(part.file_data, f"{path}.file_data")

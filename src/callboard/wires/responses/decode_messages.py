@@ -14,16 +14,8 @@ from callboard.errors import CallerError
 from callboard.wires.common.client_input import client_json, read_shape
 from callboard.wires.common.contents import ITEM, unseal
 from callboard.wires.common.tool_calls import parse_arguments
+from callboard.wires.responses import schema
 from callboard.wires.responses.content import decode_content, read_summary
-from callboard.wires.responses.schema import (
-    SEARCH,
-    AgentMessage,
-    Call,
-    Message,
-    Output,
-    Reasoning,
-    Tools,
-)
 from callboard.wires.responses.tool_declarations import NOTHING_FOUND, ToolDecoder
 
 _RUN_BY_CLIENT: Mapping[str, tuple[str, str]] = {
@@ -67,34 +59,34 @@ class MessageDecoder:
     def _decode_item(self, item: Mapping[str, Any], path: str) -> None:
         match item.get("type") or ("message" if "role" in item else None):
             case "message":
-                self._message(read_shape(item, Message, path, "a message"), path)
+                self._message(read_shape(item, schema.Message, path, "a message"), path)
             case "function_call":
-                call = read_shape(item, Call, path, "a function call")
+                call = read_shape(item, schema.Call, path, "a function call")
                 self._call(call, _call_name(call, path), call.arguments, path)
             case "function_call_output" | "custom_tool_call_output" | "mcp_tool_call_output":
-                self._output(read_shape(item, Output, path, "a call's output"), path)
+                self._output(read_shape(item, schema.Output, path, "a call's output"), path)
             case "reasoning":
-                self._reasoning(read_shape(item, Reasoning, path, "reasoning"), path)
+                self._reasoning(read_shape(item, schema.Reasoning, path, "reasoning"), path)
             case "custom_tool_call":
-                call = read_shape(item, Call, path, "a custom tool's call")
+                call = read_shape(item, schema.Call, path, "a custom tool's call")
                 self._call(call, _call_name(call, path), {core.CUSTOM_KEY: call.input}, path)
             case "additional_tools":
-                self._tools.decode(read_shape(item, Tools, path, "additional tools").tools, f"{path}.tools")
+                self._tools.decode(read_shape(item, schema.Tools, path, "additional tools").tools, f"{path}.tools")
             case "tool_search_call" if item.get("call_id"):
-                call = read_shape(item, Call, path, "a tool search")
-                self._call(call, SEARCH, call.arguments, path)
+                call = read_shape(item, schema.Call, path, "a tool search")
+                self._call(call, schema.SEARCH, call.arguments, path)
             case "tool_search_output":
-                self._search_output(read_shape(item, Output, path, "the output of a tool search"), path)
+                self._search_output(read_shape(item, schema.Output, path, "the output of a tool search"), path)
             case "agent_message":
-                message = read_shape(item, AgentMessage, path, "an agent's message")
+                message = read_shape(item, schema.AgentMessage, path, "an agent's message")
                 self._add(
                     core.UserCanister(_author(message.author) + decode_content(message.content, path, self.dropped))
                 )
             case str(kind) if kind in _RUN_BY_CLIENT and (item.get("call_id") or item.get("id")):
                 name, field = _RUN_BY_CLIENT[kind]
-                self._call(read_shape(item, Call, path, "a call"), name, item.get(field), path)
+                self._call(read_shape(item, schema.Call, path, "a call"), name, item.get(field), path)
             case str(kind) if kind.removesuffix("_output") in _RUN_BY_CLIENT:
-                self._output(read_shape(item, Output, path, "a call's output"), path)
+                self._output(read_shape(item, schema.Output, path, "a call's output"), path)
             case "compaction" if (summary := read_summary(item.get("encrypted_content"))) is not None:
                 self._add(core.UserCanister((core.TextualContent(summary),)))
             case str(kind) if kind in _KEPT or kind.endswith("_call"):
@@ -111,7 +103,7 @@ class MessageDecoder:
         self._close_turn()
         self.canisters.append(canister)
 
-    def _message(self, message: Message, path: str) -> None:
+    def _message(self, message: schema.Message, path: str) -> None:
         content = decode_content(message.content, f"{path}.content", self.dropped)
         match message.role:
             case "user":
@@ -127,7 +119,7 @@ class MessageDecoder:
             case role:
                 raise CallerError(f"no role {role!r}", path=f"{path}.role", hint="user, assistant, system, developer")
 
-    def _reasoning(self, item: Reasoning, path: str) -> None:
+    def _reasoning(self, item: schema.Reasoning, path: str) -> None:
         parts = decode_content(item.content, f"{path}.content", self.dropped)
         parts = parts or decode_content(item.summary, f"{path}.summary", self.dropped)
         text = "\n\n".join([part.text for part in parts if isinstance(part, core.TextualContent)])
@@ -135,7 +127,7 @@ class MessageDecoder:
         if text or opaque:
             self._turn.append(core.ReasoningContent(text, opaque, origin))
 
-    def _call(self, call: Call, name: str, arguments: Any, path: str) -> None:
+    def _call(self, call: schema.Call, name: str, arguments: Any, path: str) -> None:
         identifier = call.call_id or call.id
         if not identifier:
             raise CallerError("a call without call_id", path=f"{path}.call_id")
@@ -144,7 +136,7 @@ class MessageDecoder:
         raw = arguments if isinstance(arguments, str) else client_json(arguments, path)
         self._add(core.InvocationCanister(identifier, name, parse_arguments(raw), raw))
 
-    def _output(self, output: Output, path: str) -> None:
+    def _output(self, output: schema.Output, path: str) -> None:
         identifier = output.call_id or self._identifiers.get(output.id or "", output.id or "")
         if not (identifier or output.name):
             raise CallerError("an output without call_id", path=f"{path}.call_id")
@@ -159,7 +151,7 @@ class MessageDecoder:
             content = _author(output.name) + content
         self._add(core.ResultCanister(content, invocation_id=identifier))
 
-    def _search_output(self, output: Output, path: str) -> None:
+    def _search_output(self, output: schema.Output, path: str) -> None:
         found_tools = ToolDecoder()
         found_tools.decode(output.tools, f"{path}.tools")
         self._tools.decode(output.tools, f"{path}.tools")
@@ -168,7 +160,7 @@ class MessageDecoder:
             self._add(core.ResultCanister((core.TextualContent(names),), invocation_id=output.call_id))
 
 
-def _call_name(call: Call, path: str) -> str:
+def _call_name(call: schema.Call, path: str) -> str:
     if not call.name:
         raise CallerError("a call without a name", path=f"{path}.name")
     return f"{call.namespace}__{call.name}" if call.namespace else call.name

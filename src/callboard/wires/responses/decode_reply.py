@@ -200,8 +200,10 @@ class StreamDecoder(BaseStreamDecoder[Frame]):
         self._noted: set[str] = set()
 
     def decode(self, decoded: Frame, payload: str = "") -> list[core.Event]:
-        decode = self._decoders.get(decoded.type) if isinstance(decoded.type, str) else None
-        if decode is not None:
+        kind = string(decoded.type)
+        if (decode := self._part_decoders.get(kind)) is not None:
+            return self._ensure_started() + decode(self, decoded)
+        if (decode := self._decoders.get(kind)) is not None:
             return decode(self, decoded)
         if decoded.error or decoded.type == "error":
             error = decoded.error or {"code": decoded.code, "message": decoded.message}
@@ -257,36 +259,6 @@ class StreamDecoder(BaseStreamDecoder[Frame]):
             response.error = frame.error
         return self.decode_response(response, _TERMINALS[frame.type])
 
-    def _text_delta(self, frame: Frame) -> list[core.Event]:
-        return self._ensure_started() + self._text.feed(frame, core.TextPiece)
-
-    def _refusal_delta(self, frame: Frame) -> list[core.Event]:
-        return self._ensure_started() + self._text.feed(frame, core.RefusalPiece)
-
-    def _text_done(self, frame: Frame) -> list[core.Event]:
-        return self._ensure_started() + self._text.feed_whole(frame, core.TextPiece, frame.text)
-
-    def _refusal_done(self, frame: Frame) -> list[core.Event]:
-        return self._ensure_started() + self._text.feed_whole(frame, core.RefusalPiece, frame.refusal)
-
-    def _reasoning_delta(self, frame: Frame) -> list[core.Event]:
-        return self._ensure_started() + self._text.feed_reasoning(frame, frame.delta, whole=False)
-
-    def _reasoning_done(self, frame: Frame) -> list[core.Event]:
-        return self._ensure_started() + self._text.feed_reasoning(frame, frame.text, whole=True)
-
-    def _arguments_delta(self, frame: Frame) -> list[core.Event]:
-        return self._ensure_started() + self._calls.feed(frame, custom=False)
-
-    def _arguments_done(self, frame: Frame) -> list[core.Event]:
-        return self._ensure_started() + self._calls.feed_whole(frame, custom=False)
-
-    def _input_delta(self, frame: Frame) -> list[core.Event]:
-        return self._ensure_started() + self._calls.feed(frame, custom=True)
-
-    def _input_done(self, frame: Frame) -> list[core.Event]:
-        return self._ensure_started() + self._calls.feed_whole(frame, custom=True)
-
     def _item_added(self, frame: Frame) -> list[core.Event]:
         item = frame.item
         if item is None or not isinstance(item.type, str):
@@ -338,20 +310,24 @@ class StreamDecoder(BaseStreamDecoder[Frame]):
         **dict.fromkeys(_TERMINALS, _terminal),
         "response.output_item.added": _item_added,
         "response.output_item.done": _item_done,
-        "response.output_text.delta": _text_delta,
-        "response.output_text.done": _text_done,
-        "response.refusal.delta": _refusal_delta,
-        "response.refusal.done": _refusal_done,
-        "response.reasoning_summary_text.delta": _reasoning_delta,
-        "response.reasoning_summary_text.done": _reasoning_done,
-        "response.reasoning_text.delta": _reasoning_delta,
-        "response.reasoning_text.done": _reasoning_done,
-        "response.reasoning.delta": _reasoning_delta,
-        "response.reasoning.done": _reasoning_done,
-        "response.function_call_arguments.delta": _arguments_delta,
-        "response.function_call_arguments.done": _arguments_done,
-        "response.custom_tool_call_input.delta": _input_delta,
-        "response.custom_tool_call_input.done": _input_done,
+    }
+    _part_decoders: ClassVar[Mapping[str, _FrameDecoder]] = {
+        "response.output_text.delta": lambda self, frame: self._text.feed(frame, core.TextPiece),
+        "response.output_text.done": lambda self, frame: self._text.feed_whole(frame, core.TextPiece, frame.text),
+        "response.refusal.delta": lambda self, frame: self._text.feed(frame, core.RefusalPiece),
+        "response.refusal.done": lambda self, frame: self._text.feed_whole(frame, core.RefusalPiece, frame.refusal),
+        **dict.fromkeys(
+            [f"response.{each}.delta" for each in ("reasoning_summary_text", "reasoning_text", "reasoning")],
+            lambda self, frame: self._text.feed_reasoning(frame, frame.delta, whole=False),
+        ),
+        **dict.fromkeys(
+            [f"response.{each}.done" for each in ("reasoning_summary_text", "reasoning_text", "reasoning")],
+            lambda self, frame: self._text.feed_reasoning(frame, frame.text, whole=True),
+        ),
+        "response.function_call_arguments.delta": lambda self, frame: self._calls.feed(frame, custom=False),
+        "response.function_call_arguments.done": lambda self, frame: self._calls.feed_whole(frame, custom=False),
+        "response.custom_tool_call_input.delta": lambda self, frame: self._calls.feed(frame, custom=True),
+        "response.custom_tool_call_input.done": lambda self, frame: self._calls.feed_whole(frame, custom=True),
     }
 
 
