@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from callboard import core
+from callboard.core import TextPiece
 from callboard.text.sse import Payload
 from callboard.wires.common.custom_tools import CustomInput
 from callboard.wires.common.errors import openai_error_body as error_body
@@ -76,7 +77,7 @@ class StreamEncoder:
     def feed(self, event: core.Event, /) -> list[Payload]:
         if self._over:
             return []
-        if type(event) is core.TextPiece:  # nearly all events are this one
+        if type(event) is TextPiece:  # nearly all events are this one
             return [(b"", self._text_head + _encode(event.text) + _END_OF_TEXT)] if event.text else []
         if isinstance(event, core.ReplyFailed):
             return self._fail(event)

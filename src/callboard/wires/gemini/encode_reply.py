@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from callboard import core
+from callboard.core import TextPiece
 from callboard.text.sse import Payload
 from callboard.wires.common.contents import seal_for_client
 from callboard.wires.common.reply_stream import BROKEN_OFF, last_attempt
@@ -147,7 +148,7 @@ class StreamEncoder:
     def feed(self, event: core.Event, /) -> list[Payload]:
         if self._over:
             return []
-        if type(event) is core.TextPiece and not self._has_signature:  # nearly all events are this one
+        if type(event) is TextPiece and not self._has_signature:  # nearly all events are this one
             return [(b"", self._text_head + _encode(event.text) + self._text_end)] if event.text else []
         if isinstance(event, core.ReplyEnded):
             return [] if event.reason == "retry" else self._close(event)

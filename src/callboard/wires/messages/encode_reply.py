@@ -16,6 +16,7 @@ from typing import Any
 import msgspec
 
 from callboard import core
+from callboard.core import TextPiece
 from callboard.text.sse import Payload
 from callboard.text.string_builder import StringBuilder
 from callboard.wires.common.contents import seal_for_client
@@ -65,7 +66,7 @@ class StreamEncoder:
         self._over = False
 
     def feed(self, event: core.Event, /) -> list[Payload]:
-        if type(event) is core.TextPiece and self._text_head:
+        if type(event) is TextPiece and self._text_head:
             text = event.text
             return [(_DELTA_EVENT, self._text_head + _encode(text) + _TAIL)] if text else []
         if self._over:

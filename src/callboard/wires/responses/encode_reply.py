@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 
 from callboard import core
+from callboard.core import TextPiece
 from callboard.text.sse import Payload
 from callboard.wires.common.reply_stream import BROKEN_OFF, DONE, ending, last_attempt
 from callboard.wires.responses.reply_items import Call, Message, PartKind, Reasoning, Status, Step, call_item
@@ -281,7 +282,7 @@ class StreamEncoder(ResponseBuilder):
     def feed(self, event: core.Event, /) -> list[Payload]:
         # Nearly all events of a reply are texts of the open part.
         message = self._message
-        if type(event) is core.TextPiece and message is not None and message is self._delta_item:
+        if type(event) is TextPiece and message is not None and message is self._delta_item:
             text = event.text
             if text and message.kind == "output_text":
                 message.pieces.append(text)
