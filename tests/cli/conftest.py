@@ -80,6 +80,16 @@ def invoke():
 
 
 @pytest.fixture
+def own(tmp_path, monkeypatch):
+    """The user's file."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "config" / "callboard" / "callboard.toml"
+    path.parent.mkdir(parents=True)
+    return path
+
+
+@pytest.fixture
 def ask():
     """Runs `callboard run` against a backend with these replies; gives the outcome and the backend."""
 

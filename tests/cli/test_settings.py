@@ -17,16 +17,6 @@ CALL = '```json\n{"name": "multiply", "arguments": {"a": 6}}\n```'
 
 
 @pytest.fixture
-def own(tmp_path, monkeypatch):
-    """The user's file."""
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
-    monkeypatch.chdir(tmp_path)
-    path = tmp_path / "config" / "callboard" / "callboard.toml"
-    path.parent.mkdir(parents=True)
-    return path
-
-
-@pytest.fixture
 def run(own):
     """Runs `callboard run` with this file of the user; gives the outcome and the backend."""
 
@@ -108,18 +98,19 @@ def test_a_cloned_repositorys_file_runs_no_program_and_sends_no_prompt(typed, ow
     assert "127.0.0.1:1" in result.stderr
     assert not pwned.exists()
     assert result.stderr.splitlines()[0] == (
-        f"callboard: {tmp_path}/callboard.toml: without effect, for you do not trust this project: model, base_url; "
-        f'if you do, write trusted = ["{tmp_path}"] in {own}'
+        f"callboard: {tmp_path}/callboard.toml: without effect, because you do not trust this project: model, base_url; "
+        f"to trust it, run: callboard trust {tmp_path}"
     )
     assert result.stderr.count("do not trust") == 1
 
 
-def test_a_projects_file_runs_nothing_unasked(invoke, own, tmp_path, toolbox):
+@pytest.mark.usefixtures("own")
+def test_a_projects_file_runs_nothing_unasked(invoke, tmp_path, toolbox):
     (tmp_path / "callboard.toml").write_text(f'tools = ["{toolbox}"]\nensembles = ["io"]')
     result = invoke("tools", "list")
     assert (result.exit_code, result.stdout) == (2, "")
     assert "you do not trust this project: tools, ensembles;" in result.stderr
-    assert str(own) in result.stderr
+    assert f"callboard trust {tmp_path}" in result.stderr
 
 
 @pytest.mark.parametrize(

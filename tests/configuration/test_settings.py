@@ -199,7 +199,7 @@ def test_what_a_project_may_set_only_if_it_is_trusted(load, own, project, text, 
     path = project / "callboard.toml"
     alone = load()
     path.write_text(text)
-    notice = f'{path}: without effect, for you do not trust this project: {key}; if you do, write trusted = ["{project}"] in {own}'
+    notice = f"{path}: without effect, because you do not trust this project: {key}; to trust it, run: callboard trust {project}"
     assert load().notices == (notice,)
     own.write_text(f"trusted = ['{project.parent}', '{project}/src']")
     unheard = load()

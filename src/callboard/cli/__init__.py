@@ -61,6 +61,7 @@ _COMMANDS: Final = {
         "jobs:trace",
         "Show where a job's time, tokens and money went: its rounds, and below each the calls that it made.",
     ),
+    "trust": ("trust:trust", "Let all settings of a project's callboard.toml take effect."),
     "undo": (
         "jobs:undo",
         "Take back what a job did: its branch and its tree go; a chat's edits are taken out of your files.",

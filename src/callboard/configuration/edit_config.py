@@ -162,6 +162,11 @@ def add_server(path: Path, name: str, table: Mapping[str, Any]) -> None:
     _write(path, new)
 
 
+def set_trusted(path: Path, directories: Collection[str]) -> None:
+    """Write the directories of trusted projects into the user's file. Raises CallerError."""
+    _write(path, set_toml_values(read_config(path), {"trusted": list(directories) or None}))
+
+
 class FactEvidence(NamedTuple):
     """A fact's value, and the sentence that says where it is known from."""
 

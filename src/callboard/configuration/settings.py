@@ -6,7 +6,7 @@ A project's file may be somebody else's. So one that the user's own file does no
 
 from __future__ import annotations
 
-import json
+import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, TypeAlias
@@ -184,7 +184,7 @@ def load_settings(flags: Mapping[str, Any], cwd: Path, environ: Mapping[str, str
         if _is_trusted(path, values["trusted"]):
             _merge_file(values_here, path, values, sources)
         else:
-            notices += _merge_untrusted(values_here, path, values, sources, user_path)
+            notices += _merge_untrusted(values_here, path, values, sources)
     for key in KEYS:
         if key.variable and (text := environ.get(key.variable, "")):
             values[key.name] = convert(key.kind, text, _at_variable(key.variable), CallerError)
@@ -245,7 +245,7 @@ def _merge_file(file_values: Mapping[str, Any], path: Path, values: dict[str, An
 
 
 def _merge_untrusted(
-    file_values: Mapping[str, Any], path: Path, values: dict[str, Any], sources: dict[str, str], user_path: Path
+    file_values: Mapping[str, Any], path: Path, values: dict[str, Any], sources: dict[str, str]
 ) -> Iterator[str]:
     """Let an untrusted project's values restrict the user's; yields a notice of those that were ignored."""
     users = {
@@ -264,8 +264,8 @@ def _merge_untrusted(
             sources[name] = str(path) if sources[name] == "default" else f"{sources[name]}, {path}"
     if restricted.ignored:
         keys = ", ".join([dotted_path(each) for each in restricted.ignored])
-        hint = f"if you do, write trusted = [{json.dumps(str(path.parent.resolve()))}] in {user_path}"
-        yield f"{path}: without effect, for you do not trust this project: {keys}; {hint}"
+        hint = f"to trust it, run: callboard trust {shlex.quote(str(path.parent.resolve()))}"
+        yield f"{path}: without effect, because you do not trust this project: {keys}; {hint}"
 
 
 def _validate(document: Document) -> dict[str, Any]:

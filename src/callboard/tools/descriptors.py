@@ -152,8 +152,8 @@ def refuse_unknown(
 
 def convert(kind: Any, values: Any, where: Where, mistake: type[CallerError] = DescriptorError) -> Any:
     """The values as this type; a string that spells one will do. Raises `mistake` with the place of one that does not."""
-    if found := find_mistake(kind, values):
-        raise mistake(found.message, path=where(found.keys), hint=found.hint)
+    if wrong := find_mistake(kind, values):
+        raise mistake(wrong.message, path=where(wrong.keys), hint=wrong.hint)
     return msgspec.convert(values, kind, strict=False)
 
 

@@ -27,7 +27,7 @@ _NOUNS: Final[Mapping[str, str]] = {
 _BOUNDS: Final[Mapping[str, str]] = {">": "above", ">=": "of at least", "<": "below", "<=": "of at most"}
 
 
-class Mistake(NamedTuple):
+class ValueMistake(NamedTuple):
     """A value that does not fit, by its keys."""
 
     keys: tuple[str | int, ...]
@@ -35,7 +35,7 @@ class Mistake(NamedTuple):
     hint: str = ""
 
 
-def find_mistake(kind: Any, value: Any, keys: tuple[str | int, ...] = ()) -> Mistake | None:
+def find_mistake(kind: Any, value: Any, keys: tuple[str | int, ...] = ()) -> ValueMistake | None:
     """Return the first mistake of a value, or None if the value fits. A text that spells a number is a number."""
     try:
         msgspec.convert(value, kind, strict=False)
@@ -43,11 +43,11 @@ def find_mistake(kind: Any, value: Any, keys: tuple[str | int, ...] = ()) -> Mis
         if inner := next(filter(None, _find_inside(_without_none(kind), value, keys)), None):
             return inner
         message, _, place = _MISSING.sub(r"\1 is missing", str(error)).partition(" - at `$")
-        return Mistake((*keys, *re.findall(r"[\w-]+", place)), _EXPECTED.sub(_describe, message))
+        return ValueMistake((*keys, *re.findall(r"[\w-]+", place)), _EXPECTED.sub(_describe, message))
     return None
 
 
-def _find_inside(kind: Any, value: Any, keys: tuple[str | int, ...]) -> Iterator[Mistake | None]:
+def _find_inside(kind: Any, value: Any, keys: tuple[str | int, ...]) -> Iterator[ValueMistake | None]:
     """Yield the mistakes of the value's parts."""
     parts = get_args(kind)
     if isinstance(value, Mapping) and (is_typeddict(kind) or hasattr(kind, "__struct_fields__")):
@@ -56,13 +56,13 @@ def _find_inside(kind: Any, value: Any, keys: tuple[str | int, ...]) -> Iterator
             if key in types:
                 yield find_mistake(types[key], part, (*keys, key))
             elif kind.__struct_config__.forbid_unknown_fields:
-                yield Mistake((*keys, str(key)), "unknown key", suggest(str(key), kind.__struct_fields__))
+                yield ValueMistake((*keys, str(key)), "unknown key", suggest(str(key), kind.__struct_fields__))
     elif isinstance(value, Mapping) and len(parts) == 2:
         yield from [find_mistake(parts[1], part, (*keys, key)) for key, part in value.items()]
     elif isinstance(value, (list, tuple)) and parts:
         yield from [find_mistake(parts[0], part, (*keys, at)) for at, part in enumerate(value)]
     elif get_origin(kind) is Literal:
-        yield Mistake(
+        yield ValueMistake(
             keys, f"{value!r} is not allowed", suggest(str(value), [str(part) for part in parts if part != ""])
         )
 

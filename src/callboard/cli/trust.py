@@ -1,0 +1,52 @@
+"""`callboard trust`."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from callboard.configuration import load_settings, user_file
+from callboard.configuration.edit_config import set_trusted
+from callboard.configuration.ownership import find_unsafe_owner
+from callboard.configuration.settings import FILE_NAME
+from callboard.errors import CallerError
+from callboard.text.display import display
+
+
+def trust(
+    directory: Annotated[Path, typer.Argument(help="The directory with the file.", show_default="here")] = Path(),
+    *,
+    remove: Annotated[bool, typer.Option("--remove", help="Do not trust the project any more.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+) -> None:
+    """Let all settings of a project's callboard.toml take effect.
+
+    The file can start programs, send your prompts anywhere and allow every call. It is shown before you confirm. The
+    directory is added to `trusted` in your own callboard.toml.
+    """
+    project, own = directory.resolve(), user_file(os.environ)
+    trusted = load_settings({}, own.parent, os.environ).trusted if own.is_file() else ()
+    others = [each for each in trusted if Path(each).resolve() != project]
+    if remove:
+        if len(others) == len(trusted):
+            raise CallerError("the project is not trusted", path=str(project))
+        set_trusted(own, others)
+        typer.echo(f"{project}: not trusted any more")
+        return
+    path = project / FILE_NAME
+    if not path.is_file():
+        raise CallerError(f"the directory has no {FILE_NAME}", path=str(project))
+    if problem := find_unsafe_owner(path, trusted=True):
+        raise CallerError(problem.reason, path=str(path), hint=problem.hint)
+    lines = [display(line) for line in path.read_text("utf-8", "replace").splitlines()]
+    typer.echo("\n".join([f"{path}:", "", *lines, ""]), err=True)
+    if not yes:
+        if not sys.stdin.isatty():
+            raise CallerError("nobody can confirm", path="--yes", hint="read the file, then add --yes")
+        typer.confirm("Let all of it take effect?", abort=True, err=True)
+    set_trusted(own, [*others, str(project)])
+    typer.echo(f"{project}: trusted; callboard trust --remove takes this back")
