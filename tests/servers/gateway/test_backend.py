@@ -1,11 +1,15 @@
-"""What is learned of a model from one client's request, and that it is that client's alone."""
+"""What is learned of a model from one client's request, for that client alone, and what is believed of its name."""
 
 from __future__ import annotations
 
 import pytest
+from tests.tables import table
 
+from callboard.providers import Transport
+from callboard.servers.gateway import BackendSettings
 from callboard.servers.gateway.auth import digest
-from callboard.servers.gateway.backend import LEARNED_SECONDS, LearnedFacts
+from callboard.servers.gateway.backend import LEARNED_SECONDS, Backend, LearnedFacts
+from callboard.servers.gateway.circuit_breaker import SharedCircuitBreaker
 from callboard.testing import FakeBackend, StatusReply
 
 KEYS = {"ann": digest("key-of-ann-12345678"), "bob": digest("key-of-bob-12345678")}
@@ -149,3 +153,23 @@ async def test_a_profile_that_was_written_spares_the_refusal(serving):
         answer = await served.post("chat", {"model": "m", "messages": LATE})
         outcome = answer.status, len([each for each in backend.requests if each.method == "POST"])
     assert outcome == (200, 1)
+
+
+@table(
+    ("url", "model", "facts", "watched"),
+    [
+        # Clients ask for names that they know, whatever answers to them.
+        ("http://127.0.0.1:8080/v1", "gpt-5.5", {}, "auto"),
+        ("https://models.example/v1", "claude-sonnet-4-5", {}, "auto"),
+        ("https://api.openai.com/v1", "gpt-5.5", {}, None),
+        ("https://api.anthropic.com", "claude-sonnet-4-5", {}, None),
+        ("http://127.0.0.1:8080/v1", "gpt-5.5", {"watch": ""}, None),
+        ("http://127.0.0.1:8080/v1", "gpt-5.5", {"watch": "hermes"}, "hermes"),
+        ("https://api.openai.com/v1", "mystery", {}, "auto"),
+    ],
+)
+def test_whose_text_is_watched(url, model, facts, watched):
+    backend = Backend(BackendSettings(url=url, profile=facts), Transport(), SharedCircuitBreaker())
+    found = backend.model(model).plan
+    assert found.mode.name == "native"
+    assert (found.watched and found.watched.name) == watched
