@@ -236,7 +236,7 @@ _CLOCKS: Final = {
 
 
 def clock(dialect: str) -> sa.ColumnElement[int]:
-    """The time of the database, in milliseconds: the one clock that all workers have."""
+    """Return the time of the database in milliseconds: the one clock that all workers have."""
     return sa.literal_column(_CLOCKS[dialect], sa.BigInteger)
 
 
@@ -246,24 +246,20 @@ def has_lease(dialect: str) -> sa.ColumnElement[bool]:
 
 
 def lease_renewal(dialect: sa.Dialect, executor: str, seconds: float) -> str:
-    """The statement that lets the leases of an executor end so many seconds from now."""
+    """Return the statement that lets the leases of an executor end so many seconds from now."""
     statement = sa.update(segments).where(segments.c.executor == executor)
     renewed = statement.values(lease_until=clock(dialect.name) + int(seconds * 1000))
     return str(renewed.compile(dialect=dialect, compile_kwargs={"literal_binds": True}))
 
 
 def insert_once(table: sa.Table, connection: sa.Connection) -> Any:
-    """An insertion that leaves rows alone that are there already: they were written by a commit that went unnoticed."""
+    """Return an insertion that leaves existing rows alone: a commit that went unnoticed wrote them."""
     return _insert_once(table, connection.dialect.name)
 
 
 @cache
 def _insert_once(table: sa.Table, dialect: str) -> Any:
-    return INSERTIONS[dialect](table).on_conflict_do_nothing()
-
-
-INSERTIONS: Final[Mapping[str, Any]] = {"sqlite": sqlite.insert, "postgresql": postgresql.insert}
-"""By the names of dialects: insertions that can say what to do where the row is there."""
+    return {"sqlite": sqlite, "postgresql": postgresql}[dialect].insert(table).on_conflict_do_nothing()
 
 
 def to_microseconds(moment: datetime) -> int:
