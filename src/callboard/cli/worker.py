@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from msgspec.structs import replace
 
 from callboard.cli.options import takes_options
 from callboard.cli.settings import import_from, load_telemetry_settings, read_log_level, start_telemetry
@@ -102,38 +101,18 @@ async def _work(
     from callboard.jobs.agent_kind import AgentKind, load_agent  # noqa: PLC0415
     from callboard.jobs.coding_kind import coding_kinds  # noqa: PLC0415
     from callboard.jobs.job import agent_queue, normalize_reference  # noqa: PLC0415
-    from callboard.jobs.segment import SegmentRunner  # noqa: PLC0415
-    from callboard.jobs.services import (  # noqa: PLC0415
-        job_limits,
-        load_job_settings,
-        make_engine,
-        open_services,
-        queue_settings,
-    )
     from callboard.jobs.store import DurableStore  # noqa: PLC0415
-    from callboard.jobs.worker import Worker  # noqa: PLC0415
+    from callboard.jobs.worker import prepare_worker  # noqa: PLC0415
 
-    settings = load_job_settings()
     import_from(Path.cwd())
     agents = {normalize_reference(each): load_agent(each) for each in options.agents or ()}
-    queues = queue_settings(settings, [*starts, *[agent_queue(each) for each in agents]])
-    for name, limit in starts.items():
-        if limit:
-            queues[name] = replace(queues[name], starts_per_minute=limit)
+    queues = {**starts, **{agent_queue(each): 0 for each in agents}}
     tell = partial(typer.echo, err=True)
-    engine = make_engine(database, settings)
     store = DurableStore(database)
     coding = coding_kinds(store, lambda settings: open_model(settings, tell, CODING_FACTS))
-    runner = SegmentRunner(
-        store,
-        [AgentKind(agents), RunKind(database, tell), *coding],
-        limits=job_limits(settings, database),
-        on_segment=on_segment,
-    )
-    async with (
-        open_services(store, settings, queues, tell),
-        Worker(engine, store, runner, queues=queues, concurrency=options.concurrency) as running,
-    ):
+    kinds = [AgentKind(agents), RunKind(database, tell), *coding]
+    preparing = prepare_worker(store, kinds, queues, tell, on_segment=on_segment, concurrency=options.concurrency)
+    async with preparing as make_worker, make_worker() as running:
         _stop_at_signals(running)
         tell(f"callboard works on {', '.join(queues)} of {database.place} (Ctrl-C stops it)")
         await running.run(options.until_idle)

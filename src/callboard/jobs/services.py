@@ -19,13 +19,12 @@ from typing import Final
 
 from callboard.coding.job_folders import JobFolders
 from callboard.configuration import load_settings, user_file
-from callboard.configuration.jobs import JobSettings, QueueSettings
+from callboard.configuration.jobs import JobSettings
 from callboard.errors import CallboardError, CallerError
 from callboard.extras import require_extra
 from callboard.jobs.database import Database
 from callboard.jobs.embedded_engine import EmbeddedEngine
 from callboard.jobs.engine import Engine
-from callboard.jobs.limits import JobLimits
 from callboard.jobs.notifications import open_notifier
 from callboard.jobs.store import DurableStore
 
@@ -64,17 +63,6 @@ def make_engine(database: Database, settings: JobSettings) -> Engine:
     from callboard.jobs.temporal_engine import TemporalEngine  # noqa: PLC0415  # it needs an extra
 
     return TemporalEngine(database, settings.temporal)
-
-
-def queue_settings(settings: JobSettings, queues: Collection[str]) -> dict[str, QueueSettings]:
-    return {name: settings.queues.get(name, QueueSettings()) for name in queues}
-
-
-def job_limits(settings: JobSettings, database: Database) -> JobLimits | None:
-    """Return the limits of models and of the day; None if there are none."""
-    starts = {name: each.starts_per_minute for name, each in settings.models.items()}
-    has_limits = bool(starts) or settings.budget_per_day is not None
-    return JobLimits(database, starts, settings.budget_per_day) if has_limits else None
 
 
 @asynccontextmanager

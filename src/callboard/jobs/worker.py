@@ -16,18 +16,21 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from typing import Any, Final, Self
+
+from msgspec.structs import replace
 
 from callboard.configuration.jobs import QueueSettings
 from callboard.errors import CallboardError
 from callboard.jobs.engine import Engine
 from callboard.jobs.job import QUEUE, JobKind
+from callboard.jobs.limits import JobLimits
 from callboard.jobs.schedules import ScheduleStore
-from callboard.jobs.segment import SegmentControl, SegmentRunner
-from callboard.jobs.services import job_limits, load_job_settings, make_engine, open_services, queue_settings
+from callboard.jobs.segment import OnSegment, SegmentControl, SegmentRunner
+from callboard.jobs.services import load_job_settings, make_engine, open_services
 from callboard.jobs.store import DurableStore
 from callboard.jobs.streams import JobStreams
 
@@ -238,21 +241,44 @@ class EmbeddedWorker:
 
 
 @asynccontextmanager
-async def open_worker(
+async def prepare_worker(
     store: DurableStore,
     kinds: Iterable[JobKind],
-    queues: Collection[str],
-    streams: JobStreams,
-    **options: Any,
+    queues: Mapping[str, int],
+    show: Callable[[str], None],
+    *,
+    streams: JobStreams | None = None,
+    on_segment: OnSegment | None = None,
+    concurrency: int = 4,
+) -> AsyncIterator[Callable[..., Worker]]:
+    """Return what makes a worker, as the user's settings say, and do meanwhile what is done beside it.
+
+    `queues` has the starts a minute that replace those of the settings, 0 for none; `show` shows a failure to the user, in one
+    line. Raises CallerError if the settings are wrong.
+    """
+    settings = await asyncio.to_thread(load_job_settings)
+    served = {name: settings.queues.get(name, QueueSettings()) for name in queues}
+    for name, starts in queues.items():
+        if starts:
+            served[name] = replace(served[name], starts_per_minute=starts)
+    limits = None
+    if settings.models or settings.budget_per_day is not None:
+        starts_of_models = {name: each.starts_per_minute for name, each in settings.models.items()}
+        limits = JobLimits(store.database, starts_of_models, settings.budget_per_day)
+    engine = make_engine(store.database, settings)
+    runner = SegmentRunner(store, kinds, streams, limits=limits, on_segment=on_segment)
+    async with open_services(store, settings, served, show):
+        yield partial(Worker, engine, store, runner, queues=served, concurrency=concurrency)
+
+
+@asynccontextmanager
+async def open_worker(
+    store: DurableStore, kinds: Iterable[JobKind], queues: Iterable[str], streams: JobStreams, **options: Any
 ) -> AsyncIterator[None]:
-    """Run the jobs of these queues, as the user's settings say; `options` are those of a `Worker`.
+    """Run the jobs of these queues beside other work; `options` are those of `prepare_worker`.
 
     Raises CallerError if the settings are wrong, DatabaseUnavailable if the worker cannot begin.
     """
-    settings = await asyncio.to_thread(load_job_settings)
-    engine = make_engine(store.database, settings)
-    served = queue_settings(settings, queues)
-    runner = SegmentRunner(store, kinds, streams, limits=job_limits(settings, store.database))
-    make_worker = partial(Worker, engine, store, runner, queues=served, **options)
-    async with open_services(store, settings, served, _log.warning), EmbeddedWorker(make_worker):
+    preparing = prepare_worker(store, kinds, dict.fromkeys(queues, 0), _log.warning, streams=streams, **options)
+    async with preparing as make_worker, EmbeddedWorker(make_worker):
         yield
