@@ -9,12 +9,7 @@ import pytest
 from tests.servers.gateway.fronts import FRONTS, call_chunk, call_events, posted, refused, reply
 from tests.servers.gateway.sdk_clients import Heard, ask, client_of
 
-from callboard.core import (
-    ReasoningPiece,
-    RefusalPiece,
-    TextPiece,
-    Usage,
-)
+from callboard.core import ReasoningPiece, RefusalPiece, TextPiece, Usage
 from callboard.testing import FakeBackend, Raw, StatusReply
 
 pytestmark = pytest.mark.filterwarnings("ignore:Inheritance class AiohttpClientSession")

@@ -16,14 +16,7 @@ from msgspec.structs import replace
 from tests.servers.gateway.fronts import FRONTS, chunk, code_of, ends_of, posted, refused, request, row, text_of, ways
 from tests.tables import table
 
-from callboard.core import (
-    ArgumentsPiece,
-    InvocationStarted,
-    ReplyEnded,
-    ReplyStarted,
-    TextPiece,
-    Usage,
-)
+from callboard.core import ArgumentsPiece, InvocationStarted, ReplyEnded, ReplyStarted, TextPiece, Usage
 from callboard.servers.gateway import BackendSettings, GatewaySettings
 from callboard.servers.gateway.auth import digest
 from callboard.servers.gateway.server import settings_per_worker

@@ -9,12 +9,7 @@ import json
 import pytest
 from tests.servers.gateway.fronts import call_events, posted, reply
 
-from callboard.core import (
-    ReasoningPiece,
-    ReplyStarted,
-    TextPiece,
-    Usage,
-)
+from callboard.core import ReasoningPiece, ReplyStarted, TextPiece, Usage
 from callboard.servers.gateway.auth import digest
 from callboard.testing import Cut, FakeBackend, StatusReply
 

@@ -16,12 +16,7 @@ import pytest
 from tests.servers.gateway.fronts import FRONTS, call_events, reply, request
 from tests.servers.gateway.sdk_clients import ask, client_of
 
-from callboard.core import (
-    InvocationCanister,
-    ReasoningPiece,
-    TextPiece,
-    Usage,
-)
+from callboard.core import InvocationCanister, ReasoningPiece, TextPiece, Usage
 from callboard.errors import DescriptorError, ToolExecutionFailure
 from callboard.servers.gateway.hosted_tools import HostedTools
 from callboard.servers.gateway.settings import GatewaySettings, Permissions

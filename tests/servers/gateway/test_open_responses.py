@@ -7,13 +7,7 @@ import json
 import pytest
 from tests.servers.gateway.fronts import call_events, posted, reply
 
-from callboard.core import (
-    ReasoningPiece,
-    RefusalPiece,
-    ReplyStarted,
-    TextPiece,
-    Usage,
-)
+from callboard.core import ReasoningPiece, RefusalPiece, ReplyStarted, TextPiece, Usage
 from callboard.testing import Cut, FakeBackend, Raw, StatusReply
 
 WEATHER = {

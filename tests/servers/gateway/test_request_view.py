@@ -31,12 +31,7 @@ from callboard.servers.gateway.backend import Backend
 from callboard.servers.gateway.circuit_breaker import SharedCircuitBreaker
 from callboard.servers.gateway.redaction import Redactor
 from callboard.servers.gateway.request_log import CutBytes, RecordedReply
-from callboard.servers.gateway.request_view import (
-    make_vector,
-    read_as_dialect,
-    read_canisters,
-    read_events,
-)
+from callboard.servers.gateway.request_view import make_vector, read_as_dialect, read_canisters, read_events
 from callboard.servers.gateway.settings import BackendSettings
 from callboard.text.sse import encode_frame
 

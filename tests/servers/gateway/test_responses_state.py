@@ -10,12 +10,7 @@ import openai
 import pytest
 from tests.servers.gateway.fronts import call_events, reply
 
-from callboard.core import (
-    ReasoningPiece,
-    ReplyStarted,
-    TextPiece,
-    Usage,
-)
+from callboard.core import ReasoningPiece, ReplyStarted, TextPiece, Usage
 from callboard.servers.gateway import BackendSettings, GatewayLimits
 from callboard.servers.gateway.auth import digest
 from callboard.servers.gateway.configuration import load_gateway_settings, parse_keys

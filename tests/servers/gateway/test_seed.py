@@ -10,12 +10,7 @@ import re
 import pytest
 from tests.servers.gateway.fronts import call_chunk, call_events, chunk, posted, reply
 
-from callboard.core import (
-    ReasoningPiece,
-    ReplyStarted,
-    TextPiece,
-    Usage,
-)
+from callboard.core import ReasoningPiece, ReplyStarted, TextPiece, Usage
 from callboard.servers.gateway.settings import GatewayLimits
 from callboard.testing import Cut, FakeBackend, Raw, StatusReply
 

@@ -8,10 +8,7 @@ from itertools import product
 import pytest
 from tests.servers.gateway.fronts import FRONTS, call_events, calls_of, posted, reply, request, row
 
-from callboard.core import (
-    InvocationCanister,
-    ToolDeclaration,
-)
+from callboard.core import InvocationCanister, ToolDeclaration
 from callboard.dialects import DIALECTS, render_calls
 from callboard.testing import FakeBackend
 

@@ -21,11 +21,7 @@ from msgspec.structs import replace
 from callboard.core import Canister, Event, Fold, ReplyEnded, ReplyFailed, coalesce, encode_line
 from callboard.dialects import get_dialect
 from callboard.modes import Plan, get_mode
-from callboard.servers.gateway.redaction import (
-    Redactor,
-    find_credentials,
-    select_declarations,
-)
+from callboard.servers.gateway.redaction import Redactor, find_credentials, select_declarations
 from callboard.servers.gateway.request_log import CutBytes, LoggedRequest, RecordedReply
 from callboard.servers.gateway.traffic_values import ReplyView, RequestRow, RequestView
 from callboard.text.display import escape

@@ -6,7 +6,7 @@ import json
 import re
 
 from callboard.servers.gateway.doctor.raw_backend import RawReply
-from callboard.servers.gateway.doctor.raw_checks import RAW_CHECKS, Subject
+from callboard.servers.gateway.doctor.raw_checks import RAW_CHECKS
 from callboard.testing.strict import Rulebook
 
 CHECKS = {check.name: check for check in RAW_CHECKS}
@@ -110,6 +110,3 @@ def find(name, server, subject):
         if check.stops and check.read(replies, subject).state == "yes":
             break
     return check.read(replies, subject)
-
-
-__all__ = ["CHECKS", "EVERYTHING", "ScriptedServer", "Subject", "find", "raw_reply"]

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.servers.gateway.doctor.scripted_server import CHECKS, EVERYTHING, ScriptedServer, Subject, find
+from tests.servers.gateway.doctor.scripted_server import CHECKS, EVERYTHING, ScriptedServer, find
 from tests.tables import table
 
 from callboard.profiles import Profile, resolve
 from callboard.providers.backend_info import BackendInfo
 from callboard.servers.gateway.doctor.raw_backend import RawReply
-from callboard.servers.gateway.doctor.raw_checks import RAW_CHECKS
+from callboard.servers.gateway.doctor.raw_checks import RAW_CHECKS, Subject
 from callboard.testing.strict import SERVERS
 
 QWEN = Subject(resolve("qwen2.5-7b").profile)

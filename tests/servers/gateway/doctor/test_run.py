@@ -10,10 +10,7 @@ from tests.servers.gateway.doctor.scripted_server import EVERYTHING, ScriptedSer
 from tests.servers.gateway.fronts import call_events, reply
 from tests.tables import table
 
-from callboard.core import (
-    TextPiece,
-    Usage,
-)
+from callboard.core import TextPiece, Usage
 from callboard.errors import CallerError
 from callboard.servers.gateway import BackendSettings
 from callboard.servers.gateway.doctor.probes import CLIENTS, DoctorBudget

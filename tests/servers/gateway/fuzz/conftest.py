@@ -12,13 +12,7 @@ from pathlib import Path
 import pytest
 from tests.servers.gateway.fronts import FRONTS, call_events, ends_of, reply
 
-from callboard.core import (
-    ReasoningPiece,
-    RefusalPiece,
-    ReplyStarted,
-    TextPiece,
-    Usage,
-)
+from callboard.core import ReasoningPiece, RefusalPiece, ReplyStarted, TextPiece, Usage
 from callboard.testing import Cut, Html, Raw, StatusReply
 
 ANTHROPIC_CODES = {
