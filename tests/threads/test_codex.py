@@ -16,27 +16,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.servers.gateway.conftest import behind, serve_gateway
 from tests.tables import table
+from tests.threads import passing
 
 from callboard.core import ArgumentsPiece, InvocationEnded, InvocationStarted, ReplyEnded, ReplyStarted, TextPiece
 from callboard.testing import FakeBackend
 
 TESTS = Path(__file__).resolve().parents[1]
-ENDS = {"response.completed", "response.incomplete", "response.failed"}
 USER = {"role": "user", "content": "Go."}
 
 
-def through(replies, *requests, strict=(), front="responses", **facts):
+def through(replies, *requests, front="responses", **options):
     """The answers of a gateway to these bodies, and what its backend was sent."""
-
-    async def scenario():
-        async with (
-            FakeBackend(replies, strict=strict) as backend,
-            serve_gateway(behind(backend, **facts)) as served,
-        ):
-            answers = [await served.post(front, {"model": "some-model", **body}) for body in requests]
-            return answers, [asked.body for asked in backend.requests if asked.method == "POST"]
-
-    return asyncio.run(asyncio.wait_for(scenario(), 60))
+    return passing.through(replies, *[(front, {"model": "some-model", **body}) for body in requests], **options)
 
 
 def calling(name, raw, *, pieces=1):
@@ -69,42 +60,6 @@ def called(identifier):
 
 def output(identifier, said):
     return {"type": "function_call_output", "call_id": identifier, "output": said}
-
-
-def test_token_proxy_307_an_output_before_its_call_is_the_result_of_the_call():
-    items = [USER, output("a", "one"), called("a"), called("b"), output("b", "two")]
-    (answer,), (sent,) = through(["Done."], {"input": items}, strict=("openai",))
-    assert [(each["role"], each.get("content")) for each in sent["messages"]] == [
-        ("user", "Go."),
-        ("assistant", None),
-        ("tool", "one"),
-        ("tool", "two"),
-    ]
-    assert "x-callboard-dropped" not in answer.headers
-
-
-def test_codex_router_550_outputs_without_a_call_are_the_users_text_and_told():
-    app = {"type": "function_call_output", "call_id": None, "name": "open_page", "output": "opened"}
-    items = [output("gone", "old"), USER, called("a"), output("a", "one"), output("a", "again"), app]
-    (answer,), (sent,) = through(["Done."], {"input": items}, strict=("openai",))
-    assert answer.status == 200
-    said = [(each["role"], each.get("content")) for each in sent["messages"]]
-    assert said[:4] == [("user", "old"), ("user", "Go."), ("assistant", None), ("tool", "one")]
-    assert said[4:] == [("user", "again"), ("user", "From open_page:\n\nopened")]
-    told = "place of a result without a call, place of a second result of a call"
-    assert answer.headers["x-callboard-dropped"] == told
-
-
-@table("front", ["chat", "messages"])
-def test_codex_router_550_outputs_without_a_call_are_told_on_other_fronts(front):
-    blocks = [{"type": "tool_result", "tool_use_id": "gone", "content": "old"}]
-    messages = {
-        "chat": [{"role": "tool", "tool_call_id": "gone", "content": "old"}, USER],
-        "messages": [{"role": "user", "content": blocks}, USER],
-    }[front]
-    (answer,), (sent,) = through(["Done."], {"messages": messages, "max_tokens": 9}, front=front)
-    assert answer.headers["x-callboard-dropped"] == "place of a result without a call"
-    assert "old" in json.dumps(sent["messages"])
 
 
 # Custom tools.
@@ -146,12 +101,6 @@ def test_litellm_31571_a_custom_tool_keeps_its_grammar_for_the_model_with_an_exa
     said = json.dumps(sent["tools"])
     assert json.dumps(GRAMMAR)[1:-1] in said
     assert "*** Update File: src/greeting.py" in said or wire == "responses"
-
-
-def test_litellm_31571_a_backend_without_tools_reads_the_grammar_in_the_prompt():
-    (_,), (sent,) = through(["Done."], {"input": [USER], "tools": [DECLARED["responses"]]}, mode="validated")
-    assert "tools" not in sent
-    assert "*** Update File: src/greeting.py" in sent["messages"][0]["content"]
 
 
 @every_spelling
@@ -205,11 +154,6 @@ def test_unsloth_9121_a_custom_call_and_its_output_are_replayed(front, wire):
     (answer,), (sent, *_) = through(["Done.", "Done."], body, front=front, wire=wire)
     assert answer.status == 200
     assert {PATCH, "Ok."} <= {*strings(sent)}
-
-
-def test_unsloth_9121_a_custom_tool_without_its_definition_is_refused_with_its_place():
-    (answer,), _ = through([], {"messages": [USER], "tools": [{"type": "custom"}]}, front="chat")
-    assert (answer.status, answer.body["error"]["param"]) == (400, "tools[0].custom")
 
 
 # The shapes that server authors test.

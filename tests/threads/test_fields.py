@@ -2,33 +2,20 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 
-from tests.servers.gateway.conftest import behind, serve_gateway
 from tests.tables import table
+from tests.threads.passing import through
 
-from callboard.testing import FakeBackend, Raw
+from callboard.testing import Raw
 
 SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}}
-OTHER = {"type": "object", "properties": {"town": {"type": "string"}}}
 
 
 def asked(front, *bodies, replies="Hello.", **facts):
     """What the gateway answers to each body in turn, and the bodies that its backend was sent."""
-
-    async def scenario():
-        async with (
-            FakeBackend([replies] * len(bodies) if isinstance(replies, str) else replies) as backend,
-            serve_gateway(behind(backend, **facts)) as served,
-        ):
-            answers = [await served.post(front, body) for body in bodies]
-            return answers, [each.body for each in backend.requests if each.method == "POST"]
-
-    return asyncio.run(asyncio.wait_for(scenario(), 60))
-
-
-# Two definitions of one tool.
+    replies = [replies] * len(bodies) if isinstance(replies, str) else replies
+    return through(replies, *[(front, body) for body in bodies], **facts)
 
 
 def function(schema, **more):
@@ -54,83 +41,6 @@ TWICE = {
         "tools": [{"functionDeclarations": [{"name": "f", "parametersJsonSchema": each} for each in schemas]}],
     },
 }
-
-
-@table("front", TWICE)
-def test_the_first_of_two_definitions_of_a_tool_counts_and_the_second_is_told(front):
-    (answer, same), sent = asked(front, TWICE[front](SCHEMA, OTHER), TWICE[front](SCHEMA, SCHEMA))
-    for body in sent:
-        assert [tool["function"]["parameters"] for tool in body["tools"]] == [SCHEMA]
-    assert answer.headers["x-callboard-dropped"] == "second definition of the tool f"
-    assert "x-callboard-dropped" not in same.headers
-
-
-def test_a_tool_that_the_server_itself_runs_reaches_a_chat_backend_and_is_told_elsewhere():
-    body = TWICE["chat"](SCHEMA)
-    body["tools"].append({"type": "browser_search", "depth": 2})
-    _, (sent,) = asked("chat", body)
-    (answer,), _ = asked("chat", body, wire="messages")
-    assert sent["tools"][1:] == [{"type": "browser_search", "depth": 2}]
-    assert answer.headers["x-callboard-dropped"] == "tool browser_search"
-
-
-# Results that are errors.
-
-CALL = {"type": "tool_use", "id": "toolu_1", "name": "f", "input": {}}
-
-
-def failed(content, *, before=(CALL,)):
-    block = {"type": "tool_result", "tool_use_id": "toolu_1", "is_error": True, "content": content}
-    said = [{"role": "user", "content": "Hi"}, *[{"role": "assistant", "content": list(before)}] * bool(before)]
-    tools = [{"name": "f", "input_schema": SCHEMA}]
-    return {"model": "m", "max_tokens": 9, "tools": tools, "messages": [*said, {"role": "user", "content": [block]}]}
-
-
-@table(
-    ("content", "text"),
-    [
-        ("no such file", "Error: no such file"),
-        ("Error: no such file", "Error: no such file"),
-        ("<tool_use_error>no such file</tool_use_error>", "<tool_use_error>no such file</tool_use_error>"),
-        ([], "Error"),
-    ],
-)
-@table("wire", ["chat", "responses"])
-def test_a_result_that_is_an_error_says_so_where_the_wire_has_no_field_for_it(wire, content, text):
-    _, (sent,) = asked("messages", failed(content), wire=wire)
-    said = sent["messages"][-1]["content"] if wire == "chat" else sent["input"][-1]["output"]
-    assert said == text
-
-
-def test_a_result_that_is_an_error_says_so_in_a_prompt_and_without_its_call():
-    _, (prompted,) = asked("messages", failed("no such file"), mode="validated")
-    _, (orphan,) = asked("messages", failed("no such file", before=()))
-    assert "Tool 1 (f) error: no such file" in prompted["messages"][-1]["content"]
-    assert "rror: no such file" in orphan["messages"][-1]["content"]
-
-
-# A request that says nothing.
-
-
-@table(
-    ("front", "body"),
-    [
-        ("responses", {"input": ""}),
-        ("responses", {"input": [{"role": "user", "content": ""}]}),
-        ("chat", {"messages": [{"role": "user", "content": ""}]}),
-        ("messages", {"messages": [{"role": "user", "content": []}], "max_tokens": 9}),
-        ("gemini", {"contents": [{"role": "user", "parts": []}]}),
-    ],
-)
-def test_an_empty_text_is_refused_as_no_message_is(front, body):
-    (answer,), sent = asked(front, {"model": "m", **body})
-    assert (answer.status, sent) == (400, [])
-    assert "nothing is said to the model" in answer.body["error"]["message"]
-
-
-def test_an_empty_input_beside_instructions_is_no_message():
-    _, (sent,) = asked("responses", {"model": "m", "input": "", "instructions": "Say hello."})
-    assert [message["role"] for message in sent["messages"]] == ["system"]
 
 
 # Probabilities of tokens.
@@ -260,40 +170,6 @@ def test_what_another_wire_has_no_place_for_is_told_by_its_name(front):
     body = {"responses": {"model": "m", "input": "Hi"}, "messages": {**CHAT, "max_tokens": 9}}[front]
     (answer,), _ = asked(front, body, replies=[Raw([reply({"content": "Hello.", **RICH}, **BESIDES)])])
     assert (answer.status, answer.headers["x-callboard-dropped"]) == (200, "citations, annotations, images, audio")
-
-
-# Other fields of messages.
-
-SAID = [
-    {"role": "system", "content": [{"type": "text", "text": "Be brief.", "cache_control": {"type": "ephemeral"}}]},
-    {"role": "user", "name": "alice", "content": "Hi"},
-    {"role": "assistant", "content": "Hello.", "reasoning_details": [{"type": "reasoning.text", "text": "Hm."}]},
-    {"role": "user", "name": "bob", "content": "And me?"},
-]
-
-
-def test_fields_of_messages_that_have_no_name_here_reach_a_chat_backend():
-    (answer,), (sent,) = asked("chat", {"model": "m", "messages": SAID})
-    assert sent["messages"] == SAID
-    assert "x-callboard-dropped" not in answer.headers
-
-
-def test_what_a_client_sends_back_without_a_value_is_nothing():
-    echoed = {"role": "assistant", "content": "Hello.", "annotations": [], "audio": None, "refusal": None}
-    _, (sent,) = asked("chat", {"model": "m", "messages": [*CHAT["messages"], echoed, *CHAT["messages"]]})
-    assert sent["messages"][1] == {"role": "assistant", "content": "Hello."}
-
-
-@table("wire", ["responses", "messages", "gemini"])
-def test_fields_of_messages_are_told_where_the_backend_has_no_place_for_them(wire):
-    (answer,), _ = asked("chat", {"model": "m", "messages": SAID}, wire=wire)
-    assert answer.headers["x-callboard-dropped"] == "messages.name, messages.reasoning_details"
-
-
-def test_names_of_messages_that_become_one_are_told():
-    said = [{"role": "user", "name": name, "content": "Hi"} for name in ("alice", "bob")]
-    (answer,), _ = asked("chat", {"model": "m", "messages": said}, profile={"requires_alternating_roles": True})
-    assert answer.headers["x-callboard-dropped"] == "messages.name"
 
 
 # Calls in the text of a server whose own parser is off: the same calls, however the text is cut.

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 from aiohttp import web
-from tests.servers.gateway.conftest import behind, serve_gateway
 from tests.tables import table
+from tests.threads import passing
 
 from callboard import Agent, Limits, tool
 from callboard.core import Controls, ReplyEnded, Request, ResultCanister, UserCanister, reply_events
@@ -26,18 +26,10 @@ FUNCTION = {"name": "get_weather", "parameters": PARAMETERS}
 QUESTION = {"role": "user", "content": "Weather in Oslo?"}
 
 
-def through(replies, front, body, *, strict=(), **facts):
+def through(replies, front, body, **options):
     """A gateway's answer to a request, and the bodies that its backend was sent."""
-
-    async def scenario():
-        async with (
-            FakeBackend(replies, strict=strict) as backend,
-            serve_gateway(behind(backend, **facts)) as served,
-        ):
-            answer = await served.post(front, body)
-            return answer, [asked.body for asked in backend.requests if asked.method == "POST"]
-
-    return asyncio.run(asyncio.wait_for(scenario(), 60))
+    (answer,), bodies = passing.through(replies, (front, body), **options)
+    return answer, bodies
 
 
 def responses(**fields):
@@ -431,23 +423,6 @@ def test_librefang_3765_the_order_of_tools_is_that_of_the_ensembles_and_not_of_t
 # Outputs that are arrays, and efforts.
 
 
-@table("wire", ["chat", "responses", "messages"])
-def test_sglang_33633_an_output_that_is_an_array_reaches_the_backend(wire):
-    items = [
-        {"type": "message", "role": "user", "content": "Weather in Oslo?"},
-        {"type": "function_call", "call_id": "call_1", "name": "get_weather", "arguments": '{"city":"Oslo"}'},
-        {
-            "type": "function_call_output",
-            "call_id": "call_1",
-            "output": [{"type": "input_text", "text": "It rains, "}, {"type": "input_text", "text": "12 degrees."}],
-        },
-    ]
-    answer, (sent,) = through(["Rain."], "responses", responses(input=items), wire=wire)
-    assert answer.events[-1]["type"] == "response.completed"
-    assert "It rains, " in json.dumps(sent)
-    assert "12 degrees." in json.dumps(sent)
-
-
 @table("effort", ["none", "minimal", "low", "medium", "high", "xhigh", "max"])
 @table("wire", ["chat", "responses", "messages", "gemini"])
 def test_sglang_33633_any_effort_ends_its_stream(wire, effort):
@@ -473,15 +448,6 @@ async def test_ollama_17252_an_effort_that_ollama_does_not_know_is_asked_for_as_
         asked = backend.requests[-1]
     assert isinstance(events[-1], ReplyEnded), events
     assert (asked.refused_by, asked.body["reasoning_effort"]) == ("", nearest)
-
-
-def test_llama_cpp_takes_the_tools_of_a_rust_server_whose_schemas_are_true():
-    """Seen in build 11549: "JSON schema error at #/properties/value: schema must be an object"."""
-    schema = {"type": "object", "properties": {"value": True}, "additionalProperties": False}
-    tools = [{"type": "function", "name": "put", "parameters": schema}]
-    answer, _ = through(["Done."], "responses", responses(tools=tools), strict="llama.cpp")
-    assert answer.status == 200, answer
-    assert answer.events[-1]["type"] == "response.completed"
 
 
 @table(

@@ -15,6 +15,7 @@ import msgspec
 import pytest
 from tests.servers.gateway.conftest import behind, serve_gateway
 from tests.tables import table
+from tests.threads.passing import through
 
 from callboard import Agent, core, tool
 from callboard.testing import FakeBackend, Raw
@@ -28,21 +29,6 @@ CODEX = {
 FRONTS = ["responses", "chat", "messages"]
 QWEN = "Qwen/Qwen3.6-27B"
 TOOL = {"name": "read", "parameters": {"type": "object", "properties": {"path": {"type": "string"}}}}
-
-
-def through(replies, *requests, strict=(), settings=None, headers=None, **facts):
-    """The answers of a gateway to these requests, pairs of a front and a body, and what its backend was sent."""
-
-    async def scenario():
-        async with FakeBackend(replies, strict=strict) as backend:
-            given = behind(backend, **facts)
-            async with serve_gateway(given, **(settings or {})) as served:
-                answers = []
-                for front, body in requests:
-                    answers.append(await served.post(front, body(answers) if callable(body) else body, headers))
-                return answers, [asked.body for asked in backend.requests if asked.method == "POST"]
-
-    return asyncio.run(scenario())
 
 
 def texts_of(messages):
@@ -73,69 +59,6 @@ def test_vllm_41114_codex_first_turn_has_one_system_message(name, which):
     assert places == sorted(places)
 
 
-def test_litellm_39852_a_developer_item_in_the_middle_stays_at_its_place():
-    body = {
-        "model": QWEN,
-        "instructions": "Be brief.",
-        "input": [
-            {"role": "developer", "content": "Write Python."},
-            {"role": "user", "content": "One?"},
-            {"role": "assistant", "content": "1"},
-            {"role": "developer", "content": "Now write Rust."},
-            {"role": "user", "content": "Two?"},
-        ],
-    }
-    (answer,), (sent,) = through(["2"], ("responses", body), strict=("llama.cpp", "qwen3.5"))
-    assert answer.status == 200
-    assert texts_of(sent["messages"]) == [
-        ("system", "Be brief.\n\nWrite Python."),
-        ("user", "One?"),
-        ("assistant", "1"),
-        ("user", "<system>\nNow write Rust.\n</system>"),
-        ("user", "Two?"),
-    ]
-
-
-@table("wire", WIRES)
-def test_rapid_mlx_1543_instructions_in_the_middle_keep_their_place_on_every_wire(wire):
-    roles = ["system", "developer", "user", "assistant", "system", "user"]
-    messages = [{"role": role, "content": f"text {place}."} for place, role in enumerate(roles)]
-    (answer,), (sent,) = through(["Hello."], ("chat", {"model": "qwen3.6-27b", "messages": messages}), wire=wire)
-    assert answer.status == 200
-    order = ["systemInstruction", "instructions", "system", "messages", "input", "contents"]
-    whole = json.dumps([sent[field] for field in order if field in sent])
-    places = [whole.index(message["content"]) for message in messages]
-    assert (places, "x-callboard-dropped" in answer.headers) == (sorted(places), False)
-
-
-@table("model", ["MiniMax-M2.5", "minimax/minimax-m3"])
-def test_openclaw_19386_minimax_gets_one_system_message(model):
-    system = [{"type": "text", "text": "One."}, {"type": "text", "text": "Two."}]
-    body = {"model": model, "max_tokens": 9, "system": system, "messages": [{"role": "user", "content": "Hi"}]}
-    (answer,), (sent,) = through(["Hello."], ("messages", body), strict="minimax")
-    assert (answer.status, texts_of(sent["messages"])[0]) == (200, ("system", "One.\n\nTwo."))
-
-
-def test_conversations_197_gemma_3_gets_roles_that_alternate():
-    body = {
-        "model": "google/gemma-3-27b-it",
-        "messages": [
-            {"role": "system", "content": "Be brief."},
-            {"role": "user", "content": "One?"},
-            {"role": "system", "content": "In French."},
-            {"role": "user", "content": "Two?"},
-            {"role": "assistant", "content": "2"},
-            {"role": "user", "content": "Three?"},
-        ],
-    }
-    (answer,), (sent,) = through(["3"], ("chat", body), strict=("vllm", "gemma3"))
-    assert answer.status == 200
-    assert texts_of(sent["messages"])[:2] == [
-        ("system", "Be brief."),
-        ("user", "One?\n\n<system>\nIn French.\n</system>\n\nTwo?"),
-    ]
-
-
 def _no_user_behind_results(body):
     roles = [message["role"] for message in body["messages"]]
     return "Unexpected role 'user' after role 'tool'" if ("tool", "user") in pairwise(roles) else None
@@ -153,15 +76,6 @@ def test_hermes_agent_20154_mistral_hears_its_user_behind_results():
     body = {"model": "mistralai/Mistral-Small-4-119B-2603", "messages": messages}
     (answer,), (sent,) = through(["Hello."], ("chat", body), strict=rule)
     assert (answer.status, texts_of(sent["messages"])[-1]) == (200, ("user", "Read another."))
-
-
-def test_gemma_2_has_no_system_message_at_all():
-    body = {
-        "model": "gemma-2-9b-it",
-        "messages": [{"role": "system", "content": "S"}, {"role": "user", "content": "U"}],
-    }
-    _, (sent,) = through(["Hello."], ("chat", body))
-    assert texts_of(sent["messages"]) == [("user", "<system>\nS\n</system>\n\nU")]
 
 
 # Past arguments.
@@ -250,89 +164,6 @@ def past_arguments(wire, body):
 
 
 # The last message.
-
-ENDS_WITH_MODEL = {
-    "chat": {"messages": [{"role": "user", "content": "u"}, {"role": "assistant", "content": "It is"}]},
-    "responses": {"input": [{"role": "user", "content": "u"}, {"role": "assistant", "content": "It is"}]},
-}
-
-
-def last_of(wire, body):
-    """The role and the text of the last message that a backend was sent."""
-    match wire:
-        case "chat" | "responses":
-            last = body["messages" if wire == "chat" else "input"][-1]
-            content = last["content"]
-            return last["role"], content if isinstance(content, str) else content[0]["text"]
-        case "messages":
-            return body["messages"][-1]["role"], body["messages"][-1]["content"][-1]["text"]
-        case _:
-            return body["contents"][-1]["role"], body["contents"][-1]["parts"][-1]["text"]
-
-
-@table(("front", "wire"), list(product(ENDS_WITH_MODEL, WIRES)))
-def test_llama_cpp_20861_no_request_ends_with_what_the_model_said(front, wire):
-    (answer,), (sent,) = through(["Blue."], (front, {"model": "m", **ENDS_WITH_MODEL[front]}), wire=wire)
-    assert (answer.status, last_of(wire, sent)) == (200, ("user", "Go on."))
-
-
-PREFILL = {
-    "model": "",
-    "max_tokens": 9,
-    "messages": [{"role": "user", "content": "u"}, {"role": "assistant", "content": "{"}],
-}
-ASKED_ON = "Go on from exactly where your last message ends, without repeating it."
-
-
-@table(
-    ("model", "last", "lost"),
-    [
-        ("claude-sonnet-4-5", ("assistant", "{"), ""),
-        ("claude-3-5-haiku-latest", ("assistant", "{"), ""),
-        ("claude-opus-4-6", ("user", ASKED_ON), "prefill"),
-        ("claude-fable-7", ("user", ASKED_ON), "prefill"),
-        ("another", ("assistant", "{"), ""),
-    ],
-)
-def test_strands_1694_a_prefill_goes_to_models_that_take_one(model, last, lost):
-    (answer,), (sent,) = through(["}"], ("messages", {**PREFILL, "model": model}), wire="messages")
-    assert (answer.status, last_of("messages", sent)) == (200, last)
-    assert answer.headers.get("x-callboard-dropped", "") == lost
-
-
-@table(
-    ("way", "message", "fields"),
-    [
-        ("prefix", {"prefix": True}, {}),
-        ("partial", {"partial": True}, {}),
-        ("continue", {}, {"continue_final_message": True, "add_generation_prompt": False}),
-    ],
-)
-def test_a_prefill_is_asked_for_as_the_endpoint_wants_it(way, message, fields):
-    (answer,), (sent,) = through(["}"], ("messages", {**PREFILL, "model": "m"}), profile={"prefill": way})
-    assert answer.status == 200
-    assert sent["messages"][-1] == {"role": "assistant", "content": "{", **message}
-    assert {name: sent[name] for name in fields} == fields
-    # A client of the chat front says it in the words of its server, and is believed.
-    asked = {"model": "m", "messages": [PREFILL["messages"][0], {**PREFILL["messages"][1], **message}], **fields}
-    _, (sent,) = through(["}"], ("chat", asked))
-    assert sent["messages"][-1] == {"role": "assistant", "content": "{", **message}
-    assert {name: sent[name] for name in fields} == fields
-
-
-def test_a_prefill_that_a_chat_backend_is_not_known_to_take_is_told():
-    (answer,), (sent,) = through(["}"], ("messages", {**PREFILL, "model": "m"}))
-    assert (last_of("chat", sent), answer.headers["x-callboard-dropped"]) == (("user", ASKED_ON), "prefill")
-
-
-def test_a_turn_that_the_provider_paused_is_sent_back_as_it_is():
-    used = {"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {"query": "q"}}
-    messages = [{"role": "user", "content": "u"}, {"role": "assistant", "content": [used]}]
-    body = {"model": "claude-opus-4-6", "max_tokens": 9, "messages": messages}
-    (answer,), (sent,) = through(["Found."], ("messages", body), wire="messages")
-    (block,) = sent["messages"][-1]["content"]
-    assert (answer.status, sent["messages"][-1]["role"]) == (200, "assistant")
-    assert {name: value for name, value in block.items() if name != "cache_control"} == used
 
 
 async def test_a_conversation_that_ends_with_the_model_is_gone_on_from():
@@ -662,25 +493,6 @@ def test_cc_switch_5725_a_client_that_keeps_reasoning_needs_no_memory(front):
     body = {**first, where: [*first[where], *kept, *results]}
     _, (sent,) = through(["Done."], (front, body), strict="gemini", wire="gemini")
     assert signatures_of(sent) == [signature(0)]
-
-
-FOREIGN = ["EqQBCgIYAhIM+/sig==", "callboard.1.Z2VtaW5pLTM=.cut", "%%%", "Q" * 5000]
-
-
-@table("forged", FOREIGN)
-def test_omniroute_9273_a_forged_signature_is_no_error(forged):
-    thinking = {"type": "thinking", "thinking": "hm", "signature": forged}
-    used = {"type": "tool_use", "id": "toolu_1", "name": "read", "input": {"path": "a"}}
-    answered = {"type": "tool_result", "tool_use_id": "toolu_1", "content": "a"}
-    messages = [
-        {"role": "user", "content": "u"},
-        {"role": "assistant", "content": [thinking, used]},
-        {"role": "user", "content": [answered]},
-    ]
-    body = {"model": GEMINI, "max_tokens": 9, "messages": messages}
-    (answer,), (sent,) = through(["Done."], ("messages", body), strict="gemini", wire="gemini")
-    assert (answer.status, signatures_of(sent)) == (200, [SKIP])
-    assert forged not in json.dumps(sent)
 
 
 def test_omniroute_9273_a_cut_signature_is_no_error():

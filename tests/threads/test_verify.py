@@ -2,31 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from pathlib import Path
 
-from tests.servers.gateway.conftest import behind, serve_gateway
 from tests.tables import table
+from tests.threads.passing import exchange as through
 
 from callboard import core
-from callboard.testing import FakeBackend, StatusReply
+from callboard.testing import StatusReply
 
 TESTS = Path(__file__).resolve().parents[1]
-
-
-def through(replies, *requests, strict=(), **facts):
-    """The answers of a gateway to pairs of a front and a body, and what its backend was sent."""
-
-    async def scenario():
-        async with (
-            FakeBackend(replies, strict=strict) as backend,
-            serve_gateway(behind(backend, **facts)) as served,
-        ):
-            answers = [await served.post(front, body) for front, body in requests]
-            return answers, [asked for asked in backend.requests if asked.method == "POST"]
-
-    return asyncio.run(scenario())
 
 
 FRONTS = {"codex-some-model": "responses", "claude-some-model": "messages", "qwen-qwen3-vl-plus": "chat"}
