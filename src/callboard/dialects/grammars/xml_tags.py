@@ -265,10 +265,10 @@ class _Arguments:
         types = self._types(key, fields.get("string") or fields.get("type"))
         if key in self._seen or self._json:
             return Value(None, types)
-        properties = self._schema.get("properties")
-        has_others = isinstance(properties, Mapping) and bool(properties) and key not in properties
-        if not self._seen and key in _WRAPPERS and has_others:  # an argument of that name may hold them all
-            return _Wrapped(self._call, types)
+        if not self._seen and key in _WRAPPERS:  # if it is not one of the tool's arguments, it may hold them all
+            properties = self._schema.get("properties")
+            if isinstance(properties, Mapping) and properties and key not in properties:
+                return _Wrapped(self._call, types)
         self._call.write(f"{',' if self._seen else '{'}{quote_json(key)}:", self._buffer.offset)
         self._seen.add(key)
         return Value(self._call, types)
