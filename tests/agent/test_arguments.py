@@ -16,7 +16,6 @@ PNG = b"\x89PNG\r\n\x1a\n" + bytes(8)
 
 @tool
 def subtract(a: int, b: int) -> int:
-    """Subtract."""
     return a - b
 
 
@@ -217,7 +216,6 @@ def test_run_sync_says_what_to_do_where_an_event_loop_runs():
 def test_a_tool_cannot_change_the_auxdata_of_others():
     @tool
     def grab(context: Context) -> str:
-        """Grab."""
         context.auxdata["role"] = "admin"
         return "done"
 

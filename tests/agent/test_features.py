@@ -197,7 +197,6 @@ def test_when_the_answer_comes_may_be_said(given, choices):
 def test_a_view_decides_what_the_model_is_shown():
     @tool(idempotent=True)
     def look(at: int) -> str:
-        """Look."""
         return f"{at} " + "x" * 4000
 
     model = ScriptedModel([*[Call("look", {"at": number}) for number in range(6)], "So."])
@@ -277,7 +276,6 @@ def test_one_call_at_a_time_in_their_order():
 
     @tool
     async def step(number: int) -> int:
-        """Step."""
         under_way.append(number)
         await asyncio.sleep(0)
         most.append([*under_way])
@@ -301,7 +299,6 @@ def test_a_limit_of_results_is_the_callers():
 
     @tool
     def look(size: int) -> str:
-        """Look."""
         if size > 1000:
             raise OSError("too much")
         return "x" * size

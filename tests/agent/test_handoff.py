@@ -12,13 +12,11 @@ GO = Call("transfer_to_billing")
 
 @tool
 def look(context: Context) -> str:
-    """Look."""
     return str(dict(context.auxdata))
 
 
 @tool
 def refund(amount: int) -> str:
-    """Refund."""
     return f"refunded {amount}"
 
 
@@ -77,7 +75,6 @@ def test_auxdata_and_what_a_run_was_given_go_along():
 
     @tool
     def peek(context: Context) -> str:
-        """Peek."""
         seen.append(dict(context.auxdata))
         return "peeked"
 
@@ -210,7 +207,6 @@ def test_a_handoff_of_a_resumed_run_takes_place():
 def test_a_conversation_that_is_rolled_back_is_with_the_first_agent_again():
     @tool
     def fail() -> str:
-        """Fail."""
         raise ValueError("no luck")
 
     other = Agent(ScriptedModel([Call("fail")]), [fail], on_error="fail_fast")

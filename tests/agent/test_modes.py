@@ -138,7 +138,6 @@ def test_a_structured_reply_that_stays_of_another_shape_is_no_answer():
 async def test_a_flag_as_a_key_in_every_mode(mode):
     @tool(cli={"-q": "query"})
     def look(query: str) -> str:
-        """Look."""
         return f"Results for {query}"
 
     replies = {

@@ -27,7 +27,6 @@ class Desk:
 
         @tool
         def add(a: int, b: int) -> int:
-            """Add."""
             return a + b
 
         self.model = ScriptedModel(replies)
@@ -219,7 +218,6 @@ def test_a_resumed_run_that_is_cancelled_keeps_what_the_user_said():
 
         @tool(approval=True)
         async def book(room: int) -> str:
-            """Book."""
             begun.set()
             await asyncio.Event().wait()
             return f"booked {room}"

@@ -170,7 +170,6 @@ def test_the_embedded_models_get_the_earlier_result_and_then_the_last_word(name)
 
     @tool
     def count(step: int, of: str = "x") -> int:
-        """Count."""
         ran.append((step, of))
         return len(ran)
 
@@ -299,7 +298,6 @@ def test_what_a_caller_got_wrong_is_raised_and_what_was_said_is_kept():
 def test_a_call_that_fails_without_an_exception_is_an_alert_and_a_result(call, alert, category, on_error):
     @tool(timeout=0.01)
     async def sleep() -> None:
-        """Sleep."""
         await asyncio.Event().wait()
 
     events, result, _ = follow([[call, SIX], "Hm."], (multiply, sleep), on_error=on_error)
@@ -396,7 +394,6 @@ def test_each_call_is_asked_for_before_any_runs():
 
     @tool(approval=True)
     def act(number: int) -> int:
-        """Act."""
         happened.append(f"ran {number}")
         return number
 

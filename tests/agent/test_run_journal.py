@@ -97,7 +97,6 @@ class Workshop:
 
         @tool
         async def change(number: int) -> str:
-            """Change something."""
             for _ in range(number % 3):
                 await asyncio.sleep(0)
             self.effects[number] += 1
@@ -105,7 +104,6 @@ class Workshop:
 
         @tool(idempotent=True)
         async def look(number: int) -> str:
-            """Look."""
             self.effects[number] += 1
             return f"saw {number}"
 
@@ -159,7 +157,6 @@ def test_a_reply_is_saved_before_its_calls_begin_and_a_result_before_the_next_re
 
     @tool
     async def wait(turns: int) -> int:
-        """Wait."""
         for _ in range(turns):
             await asyncio.sleep(0)
         return turns
@@ -316,7 +313,6 @@ def test_a_call_that_was_made_before_the_interruption_is_answered_as_repeated():
 
     @tool(idempotent=True)
     def look(at: str) -> str:
-        """Look."""
         seen.append(at)
         return "a lamp"
 
@@ -420,7 +416,6 @@ def test_an_output_that_was_not_checked_yet_is_checked():
 def test_a_run_that_fails_fast_rolls_its_journal_back():
     @tool
     def explode() -> str:
-        """Explode."""
         raise ValueError("boom")
 
     journal = MemoryJournal()
@@ -433,7 +428,6 @@ def test_a_run_that_fails_fast_rolls_its_journal_back():
 def test_a_run_that_is_out_of_time_saves_that_its_calls_were_cut():
     @tool
     async def sleep() -> str:
-        """Sleep."""
         await asyncio.Event().wait()
         return "never"
 
@@ -453,7 +447,6 @@ async def test_a_run_that_is_cancelled_saves_nothing_more():
 
     @tool
     async def sleep() -> str:
-        """Sleep."""
         begun.set()
         await asyncio.Event().wait()
         return "never"
@@ -473,7 +466,6 @@ def test_a_tool_has_the_key_of_its_call():
 
     @tool
     def pay(context: Context) -> str:
-        """Pay."""
         keys.append(context.call_key)
         return "paid"
 

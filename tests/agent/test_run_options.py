@@ -197,7 +197,6 @@ def test_the_context_of_no_run_gives_its_auxdata():
 
     @tool
     def look(context: Context) -> str:
-        """Look."""
         seen.append(dict(context.auxdata))
         return "looked"
 

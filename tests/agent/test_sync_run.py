@@ -33,7 +33,6 @@ def test_nothing_happens_between_two_events():
 
     @tool
     def touch() -> None:
-        """Touch it."""
         called.append(True)
 
     with Agent(ScriptedModel([Call("touch"), "Done."]), [touch]).stream_sync("Go.") as run:

@@ -85,7 +85,6 @@ def test_empty_lines_are_nothing(transcript):
 def test_a_run_keeps_every_canister_as_soon_as_it_is_there(transcript):
     @tool
     def double(number: int) -> int:
-        """Double it."""
         # What was said until now is on disk before a tool runs.
         kept.append(transcript.read())
         return 2 * number

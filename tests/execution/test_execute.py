@@ -122,7 +122,6 @@ def test_what_a_tool_returns(value, text, is_async):
 
 def test_a_picture():
     def draw() -> bytes:
-        """Draw it."""
         return PNG
 
     assert execute(in_ensemble(draw)).content == (PictureContent(PNG, "image/png"),)
@@ -196,7 +195,6 @@ def test_arguments_are_validated_unless_the_mode_does_not():
 
 def test_the_context_is_the_callers():
     def remember(context: Context, text: str) -> str:
-        """Remember it."""
         context.namespace["text"] = text
         return f"for {context.auxdata['user']}"
 
@@ -457,7 +455,6 @@ async def fetch(page: str) -> str:
 
 
 async def hang(page: str) -> str:
-    """Hang."""
     await asyncio.Event().wait()
     return page
 
@@ -537,7 +534,6 @@ def test_what_cannot_be_executed_is_refused(options, said):
 
 @tool
 async def break_down(n: int) -> int:
-    """Breaks."""
     raise ValueError(f"no {n}")
 
 

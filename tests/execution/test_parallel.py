@@ -107,7 +107,6 @@ def test_what_is_answered_already_does_not_run():
     ran = []
 
     def act(number: int) -> str:
-        """Act."""
         ran.append(number)
         return "acted"
 
@@ -272,7 +271,6 @@ async def test_what_a_tool_sees_of_its_run():
 
 def test_arguments_as_they_are_where_the_mode_does_not_validate():
     def double(number: int) -> int:
-        """Double it."""
         return number * 2
 
     group = ParallelExecutor(local(double), validated=False)

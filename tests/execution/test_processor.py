@@ -25,7 +25,6 @@ def get_weather(location: str) -> dict:
 
 @tool
 def fail() -> str:
-    """Fails."""
     raise ValueError("no")
 
 
@@ -222,7 +221,6 @@ def test_invocations_and_their_results_say_when_they_were_made():
 def test_tools_get_the_auxdata_and_keep_their_state_from_call_to_call():
     @tool
     def count(context: Context) -> str:
-        """Count."""
         context.namespace["n"] = context.namespace.get("n", 0) + 1
         return f"{context.auxdata['user']}: {context.namespace['n']}"
 

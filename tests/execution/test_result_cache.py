@@ -113,7 +113,6 @@ def test_only_the_calls_that_are_idempotent_are_kept(ran):
 def test_an_ensemble_of_others_is_cached_by_a_wrapper(ran):
     @tool(idempotent=True)
     def look(name: str) -> str:
-        """Look."""
         ran.append(name)
         return f"{name}{len(ran)}"
 

@@ -18,19 +18,16 @@ from callboard.tools import Ensemble, InvokerRegistry, tool
 
 @tool(idempotent=True, subjects={"path": "path"}, cli={"-f": "path"})
 def read(path: str, start: int | None = None, lines: int = 100) -> str:
-    """Read."""
     return f"{path} {start} {lines}"
 
 
 @tool(subjects={"path": "path"})
 def write(path: str, text: str = "") -> str:
-    """Write."""
     return path + text
 
 
 @tool(idempotent=True)
 def search(pattern: str) -> str:
-    """Search."""
     return pattern
 
 

@@ -16,7 +16,6 @@ NOW = datetime(2026, 1, 2, tzinfo=UTC)
 
 @tool
 def search(query: str) -> str:
-    """Search."""
     return query
 
 

@@ -18,13 +18,11 @@ NOW = datetime(2026, 1, 2, tzinfo=UTC)
 
 @tool
 def search(query: str) -> str:
-    """Search."""
     return query
 
 
 @tool
 def read(path: str) -> str:
-    """Read."""
     return path
 
 

@@ -21,13 +21,11 @@ REFUSING = {"chat": ("openai", "vllm"), "gemini": ("gemini",)}
 
 @tool(idempotent=True, subjects={"path": "path"})
 def read(path: str) -> str:
-    """Read."""
     return path
 
 
 @tool(subjects={"path": "path"})
 def write(path: str) -> str:
-    """Write."""
     return path
 
 

@@ -14,13 +14,11 @@ NOW = datetime(2026, 1, 2, tzinfo=UTC)
 
 @tool(idempotent=True)
 def read(path: str) -> str:
-    """Read."""
     return path
 
 
 @tool
 def write(path: str, text: str = "") -> str:
-    """Write."""
     return path + text
 
 

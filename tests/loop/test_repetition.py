@@ -130,7 +130,6 @@ def test_a_run_ends_where_its_reply_repeats_itself():
     assert len(model.requests) == 1
 
     def look() -> str:
-        """Looks."""
         return "seen"
 
     model = ScriptedModel([[Call("look"), core.TextPiece(SENTENCE * 20)], "Done."])

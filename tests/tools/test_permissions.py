@@ -59,7 +59,6 @@ def test_the_last_rule_that_matches_decides(rules, asked, permission, why):
 def shell(name="bash", *, approval=False):
     @tool(name=name, approval=approval, subjects={"command": "command", "cwd": "path"}, cli={"-C": "cwd"})
     def run(command: str | list[str], cwd: str | None = None) -> str:
-        """Run."""
         return f"{command} in {cwd}"
 
     return Invoker.of(run)
@@ -67,7 +66,6 @@ def shell(name="bash", *, approval=False):
 
 @tool(name="file", subjects={"path": "path", "paths": "path"}, cli={"-f": "path"})
 def edit(action: str, path: str = "notes.md", paths: list[str] | None = None) -> str:
-    """Edit."""
     return f"{action} {path} {paths}"
 
 

@@ -36,19 +36,16 @@ def io():
 
     @tool(idempotent=True)
     def read_file(path: str, encoding: str = "utf-8") -> str:
-        """Read it."""
         if path == "nowhere":
             raise FileNotFoundError(next(numbers))
         return f"{path} in {encoding}: {next(numbers)}"
 
     @tool(idempotent=True)
     async def look(point: Point, tags: set[str] = frozenset()) -> int:  # noqa: ARG001 - they are the key
-        """Look there."""
         return next(numbers)
 
     @tool
     def write_file(path: str) -> int:  # noqa: ARG001 - likewise
-        """Write it."""
         return next(numbers)
 
     return Ensemble("io", [read_file, look, write_file], {"timeout": 7}, Connection())
