@@ -45,7 +45,8 @@ def check_agents(references: Sequence[str]) -> None:
         if names.count(_name(each)) > 1:
             raise CallerError("two agents would have the same address", path=f"--agui {each}", hint="rename one")
         if each == HERE:
-            _check_model()
+            # Its key and its extra are there, and it is pulled.
+            asyncio.run(open_model(settings_here(), _tell).aclose())
         else:
             from callboard.jobs.agent_kind import load_agent  # noqa: PLC0415  # half a second
 
@@ -115,14 +116,6 @@ async def open_agents(references: Sequence[str]) -> AsyncIterator[Mapping[str, A
                 import_from(Path.cwd())
                 agents[reference] = load_agent(each)
         yield agents
-
-
-def _check_model() -> None:
-    """See that the model of this directory can be opened: its key and its extra are there, and it is pulled.
-
-    Raises CallerError.
-    """
-    asyncio.run(open_model(settings_here(), _tell).aclose())
 
 
 def _references(references: Sequence[str]) -> dict[str, str]:

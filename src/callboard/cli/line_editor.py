@@ -63,7 +63,10 @@ def read_answer() -> str | None:
     line = sys.stdin.readline()
     if not line:
         return None
-    return "" if _has_input(sys.stdin.fileno()) else line
+    source = sys.stdin.fileno()
+    # Nobody types a second line so fast.
+    is_pasted = os.isatty(source) and select.select([source], [], [], 0)[0]
+    return "" if is_pasted else line
 
 
 def discard_input(terminal: int = 0) -> None:
@@ -74,11 +77,6 @@ def discard_input(terminal: int = 0) -> None:
         return
     with suppress(termios.error):  # not a terminal
         termios.tcflush(terminal, termios.TCIFLUSH)
-
-
-def _has_input(source: int) -> bool:
-    """Whether more input is there: nobody types a second line so fast."""
-    return os.isatty(source) and bool(select.select([source], [], [], 0)[0])
 
 
 class PipeEditor:

@@ -79,7 +79,9 @@ def list_tools(name: mcp_servers.Name, mcp: McpFiles = None, as_json: Json = Fal
                     "name": tool.name,
                     "description": tool.description or "",
                     "parameters": tool.input_schema,
-                    **{key: held for key, held in _to_json(tool).items() if key in ("outputSchema", "annotations")},
+                    **tool.model_dump(
+                        mode="json", by_alias=True, exclude_none=True, include={"output_schema", "annotations"}
+                    ),
                     "state": state,
                 }
                 for tool, state in await list_states(server)
@@ -198,12 +200,6 @@ def log_in_at(
 
 def _is_terminal() -> bool:
     return sys.stdout.isatty()
-
-
-def _to_json(tool: Any) -> dict[str, Any]:
-    """What a tool says of itself, as the protocol has it."""
-    value: dict[str, Any] = tool.model_dump(mode="json", by_alias=True, exclude_none=True)
-    return value
 
 
 def _print_tool(row: dict[str, Any]) -> None:

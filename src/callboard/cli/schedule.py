@@ -6,7 +6,6 @@ import asyncio
 import json
 import sys
 from collections.abc import Callable, Coroutine, Sequence
-from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
 from zoneinfo import ZoneInfo
@@ -184,11 +183,7 @@ async def _describe_request(request: JobRequest, priority: int) -> JobTemplate:
 
 def _show_next(schedule: Schedule) -> str:
 
-    return f"next at {_show(schedule.next_at.astimezone(ZoneInfo(schedule.zone)))}"
-
-
-def _show(moment: datetime) -> str:
-    return f"{moment:%Y-%m-%d %H:%M %Z}"
+    return f"next at {schedule.next_at.astimezone(ZoneInfo(schedule.zone)):%Y-%m-%d %H:%M %Z}"
 
 
 def _describe(schedule: Schedule) -> str:

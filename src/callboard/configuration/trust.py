@@ -32,10 +32,6 @@ class RestrictedValues(NamedTuple):
     ignored: tuple[Keys, ...]
 
 
-def _take_lower(users: Any, projects: Any) -> Any:
-    return min(users, projects)
-
-
 def _take_fewer_runs(users: int | None, projects: int) -> int:
     # Without a limit a turn of a chat has this one; the phases of a job have limits of their own.
     return min(projects, CHAT_ROUNDS if users is None else users)
@@ -55,7 +51,7 @@ def _keep_known_models(users: str, projects: str) -> str:
 
 
 NAMED: Final = Restriction("only a model that your own settings name", _keep_known_models)
-LOWER: Final = Restriction("the lower value wins", _take_lower)
+LOWER: Final = Restriction("the lower value wins", min)
 ADDED: Final = Restriction("added to yours", lambda users, projects: (*(users or ()), *projects))
 ONLY_TRUE: Final = Restriction("only `true`", lambda users, projects: users or projects)
 

@@ -290,7 +290,8 @@ def _variant_rows(report: Report) -> list[list[str]]:
         [
             letter,
             each.name,
-            f"{each.solved} of {each.total}" + (f" ({report.planned} planned)" if _is_short(report, each) else ""),
+            f"{each.solved} of {each.total}"
+            + (f" ({report.planned} planned)" if each.total + each.failures < report.planned else ""),
             f"{each.share * 100:.0f} %",
             format_interval(each.interval),
             f"{each.seconds_per_task:.1f}",
@@ -300,10 +301,6 @@ def _variant_rows(report: Report) -> list[list[str]]:
         ]
         for letter, each in zip(_letters(report), report.variants, strict=True)
     ]
-
-
-def _is_short(report: Report, score: VariantScore) -> bool:
-    return score.total + score.failures < report.planned
 
 
 def _category_rows(report: Report) -> list[list[str]]:

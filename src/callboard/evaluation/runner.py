@@ -37,7 +37,6 @@ from callboard.core import (
     Request,
     ResultCanister,
     TextPiece,
-    TextualContent,
     Usage,
     UserCanister,
     contents,
@@ -314,7 +313,7 @@ class _Reply:
     def attempt(self, seconds: float) -> Attempt:
         return Attempt(
             calls=tuple([each for each in self.canisters if isinstance(each, InvocationCanister)]),
-            text="".join(_texts(self.canisters)),
+            text="".join([each.text for each in self.canisters if isinstance(each, AssistantCanister)]),
             ending=self._ending,
             notes=tuple(self._notes),
             seconds=seconds,
@@ -322,16 +321,6 @@ class _Reply:
             failure=self.failure,
             scores={name: max(score, MIN_SCORE) for name, score in self.scores.items()},
         )
-
-
-def _texts(canisters: Iterable[Canister]) -> list[str]:
-    return [
-        part.text
-        for canister in canisters
-        if isinstance(canister, AssistantCanister)
-        for part in canister.content
-        if isinstance(part, TextualContent)
-    ]
 
 
 def _declare(task: Task) -> Ensemble:

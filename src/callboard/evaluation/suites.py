@@ -146,14 +146,6 @@ def load_file(path: Path) -> list[Task]:
     return [msgspec.structs.replace(task, suite=task.suite or path.stem) for task in tasks]
 
 
-def _load_bfcl(categories: Sequence[str]) -> list[Task]:
-    return load_bfcl(asyncio.run(pull_bfcl()), categories or CATEGORIES)
-
-
-def _load_own(_: Sequence[str]) -> list[Task]:
-    return load_own_tasks()
-
-
 def _load_recorded(_: Sequence[str]) -> list[Task]:
     path = recorded_path()
     if not path.is_file():
@@ -161,5 +153,9 @@ def _load_recorded(_: Sequence[str]) -> list[Task]:
     return load_file(path)
 
 
-SUITES: Final[Mapping[str, Load]] = {"bfcl": _load_bfcl, "own": _load_own, "recorded": _load_recorded}
+SUITES: Final[Mapping[str, Load]] = {
+    "bfcl": lambda categories: load_bfcl(asyncio.run(pull_bfcl()), categories or CATEGORIES),
+    "own": lambda _: load_own_tasks(),
+    "recorded": _load_recorded,
+}
 """The suites by their names."""

@@ -95,7 +95,9 @@ def _expand(text: str) -> list[Variant]:
         return [Variant(name, facts) for name, facts in PRESETS.items()]
     words = [word.split("|") for word in text.split()]
     if not words:
-        raise CallerError("a variant is empty", path="--variants", hint=_hint())
+        raise CallerError(
+            "a variant is empty", path="--variants", hint=f"write FACT=VALUE, or one of {', '.join((*PRESETS, ALL))}"
+        )
     count = 1
     for alternatives in words:
         count *= len(alternatives)
@@ -135,7 +137,3 @@ def _identify(model: str, variant: Variant, user: Mapping[str, Any]) -> tuple[Pr
     """What is asked for in this variant. Raises CallerError where its facts are none."""
     resolution = resolve(model, {**user, **variant.facts})
     return msgspec.structs.replace(resolution.profile, mode=resolution.mode), make_plan(resolution)
-
-
-def _hint() -> str:
-    return f"write FACT=VALUE, or one of {', '.join((*PRESETS, ALL))}"

@@ -178,7 +178,16 @@ class FakeBackend:
             case "GET", path if path in self.pages:
                 answer = _Answer([_bytes(self.pages[path])], headers={"Content-Type": "application/json"})
             case "GET", "/v1/models":
-                answer = _json(200, {"object": "list", "data": [_model(name) for name in self._models]})
+                answer = _json(
+                    200,
+                    {
+                        "object": "list",
+                        "data": [
+                            {"id": name, "object": "model", "created": 0, "owned_by": "callboard"}
+                            for name in self._models
+                        ],
+                    },
+                )
             case "POST", _ if refusal is not None:
                 answer = _json(refusal.status, refusal.body)
             case "POST", path if wire is not None and isinstance(body, dict):
@@ -328,10 +337,6 @@ def _json(status: int, body: Mapping[str, Any], headers: Mapping[str, str] | Non
 def _refusal(status: int, message: str, headers: Mapping[str, str] | None = None) -> _Answer:
     error = {"message": message, "type": "fake_backend", "param": None, "code": None}
     return _json(status, {"error": error}, headers)
-
-
-def _model(name: str) -> dict[str, Any]:
-    return {"id": name, "object": "model", "created": 0, "owned_by": "callboard"}
 
 
 def _bytes(payload: Payload) -> bytes:
