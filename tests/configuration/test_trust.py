@@ -151,7 +151,7 @@ def test_a_project_that_was_not_trusted_can_only_restrict(load, text):
     if "[]" not in text:
         (notice,) = with_file.notices
         assert str(load.project) in notice
-        assert "write trusted = " in notice
+        assert f"callboard trust {load.project}" in notice
 
 
 def test_what_of_an_untrusted_project_has_no_effect_is_told_once(load):
