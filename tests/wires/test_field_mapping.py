@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from itertools import permutations, product
 from pathlib import Path
 from typing import get_type_hints
@@ -18,12 +19,12 @@ from callboard.wires.field_mapping import (
     BUDGETS,
     DEFAULTS,
     IGNORED_FIELDS,
-    LONGEST_USER,
     SHARED_FIELDS,
     effort_of,
     translate_request,
 )
 
+FIELDS = json.loads((Path(__file__).parents[1] / "vectors" / "fields.json").read_text("utf-8"))
 PAIRS = list(permutations(WIRES, 2))
 JSON = {"type": "json_object"}
 EMPTY = {"type": "object", "properties": {}}
@@ -33,115 +34,8 @@ BASE = {
     "messages": {"model": "m", "max_tokens": 5, "messages": [{"role": "user", "content": "u"}]},
     "gemini": {"model": "m", "contents": [{"role": "user", "parts": [{"text": "u"}]}]},
 }
-# A value for each field of the official clients' parameters that the core has no name for.
-ASKED = {
-    "responses": {
-        "access_programs": {"cyber": {"intent": "x"}},
-        "background": True,
-        "background_options": {"x": 1},
-        "context_management": [{"type": "compaction", "compact_threshold": 1000}],
-        "conversation": "conv_1",
-        "image": {"x": 1},
-        "include": ["file_search_call.results"],
-        "max_tool_calls": 3,
-        "metadata": {"a": "b"},
-        "moderation": {"model": "omni-moderation-latest"},
-        "previous_response_id": "resp_0",
-        "prompt": {"id": "pmpt_1"},
-        "prompt_cache_key": "k",
-        "prompt_cache_options": {"mode": "explicit", "ttl": "30m", "prewarm": True},
-        "prompt_cache_retention": "24h",
-        "reasoning": {
-            "effort": "low",
-            "summary": "auto",
-            "generate_summary": "auto",
-            "context": "all_turns",
-            "mode": "pro",
-        },
-        "safety_identifier": "s",
-        "service_tier": "flex",
-        "store": True,
-        "text": {"verbosity": "low", "format": JSON},
-        "top_logprobs": 3,
-        "truncation": "auto",
-        "user": "me",
-    },
-    "chat": {
-        "audio": {"voice": "ash", "format": "wav"},
-        "frequency_penalty": 0.5,
-        "function_call": "auto",
-        "functions": [{"name": "f"}],
-        "logit_bias": {"1": 5},
-        "logprobs": True,
-        "metadata": {"a": "b"},
-        "modalities": ["text", "audio"],
-        "moderation": {"model": "omni-moderation-latest"},
-        "n": 2,
-        "prediction": {"type": "content", "content": "x"},
-        "presence_penalty": 0.25,
-        "prompt_cache_key": "k",
-        "prompt_cache_options": {"mode": "explicit", "ttl": "30m"},
-        "prompt_cache_retention": "24h",
-        "response_format": JSON,
-        "safety_identifier": "s",
-        "service_tier": "priority",
-        "store": True,
-        "top_logprobs": 3,
-        "user": "me",
-        "verbosity": "high",
-        "web_search_options": {},
-    },
-    "messages": {
-        "billing_policy": {"x": 1},
-        "cache_control": {"type": "ephemeral"},
-        "compaction": {"type": "x"},
-        "container": "c",
-        "context_management": {"edits": []},
-        "diagnostics": {"x": 1},
-        "fallback_credit_token": "x",
-        "fallbacks": "default",
-        "inference_geo": "eu",
-        "mcp_servers": [],
-        "metadata": {"user_id": "me"},
-        "output_config": {"effort": "high", "task_budget": {"type": "tokens", "total": 9}},
-        "service_tier": "standard_only",
-        "speed": "fast",
-        "thinking": {"type": "enabled", "budget_tokens": 2000, "display": "omitted"},
-        "thread": {"x": 1},
-        "top_k": 40,
-        "user_profile_id": "p",
-        "workspace_id": "w",
-    },
-    "gemini": {
-        "safetySettings": [{"category": "HARM_CATEGORY_HATE_SPEECH", "threshold": "OFF"}],
-        "cachedContent": "cachedContents/c",
-        "labels": {"a": "b"},
-        "serviceTier": "standard",
-        "store": True,
-        "toolConfig": {"retrievalConfig": {"languageCode": "en"}, "includeServerSideToolInvocations": True},
-        "generationConfig": {
-            "audioTimestamp": True,
-            "audioTranscriptionConfig": {},
-            "candidateCount": 2,
-            "enableAffectiveDialog": True,
-            "enableEnhancedCivicAnswers": True,
-            "frequencyPenalty": 0.5,
-            "logprobs": 3,
-            "mediaResolution": "MEDIA_RESOLUTION_LOW",
-            "modelSelectionConfig": {},
-            "presencePenalty": 0.25,
-            "responseFormat": [],
-            "responseLogprobs": True,
-            "responseMimeType": "application/json",
-            "responseModalities": ["TEXT", "AUDIO"],
-            "routingConfig": {},
-            "speechConfig": {},
-            "thinkingConfig": {"thinkingBudget": 2000, "includeThoughts": False},
-            "topK": 40.0,
-            "translationConfig": {},
-        },
-    },
-}
+ASKED = FIELDS["asked"]
+"""A value for each field of the official clients' parameters that the core has no name for."""
 NAMED = {
     "responses": "input instructions max_output_tokens model parallel_tool_calls stream stream_options temperature "
     "tool_choice tools top_p",
@@ -157,50 +51,8 @@ OURS = {
     "chat": set(),
     "gemini": set(),
 }
-OPENAI = {
-    "metadata": "metadata",
-    "moderation": "moderation",
-    "prompt_cache_key": "prompt_cache_key",
-    "prompt_cache_options.mode": "prompt_cache_options.mode",
-    "prompt_cache_options.ttl": "prompt_cache_options.ttl",
-    "prompt_cache_retention": "prompt_cache_retention",
-    "safety_identifier": "safety_identifier",
-    "service_tier": "service_tier",
-    "top_logprobs": "top_logprobs",
-    "user": "user",
-}
-CONFIG = "generationConfig."
-# Which of them is carried, from where to where.
-CARRIED = {
-    ("responses", "chat"): {**OPENAI, "text.verbosity": "verbosity", "text.format": "response_format"},
-    ("chat", "responses"): {**OPENAI, "verbosity": "text.verbosity", "response_format": "text.format", "logprobs": ""},
-    ("responses", "messages"): {"user": "metadata.user_id"},
-    ("chat", "messages"): {"user": "metadata.user_id"},
-    ("messages", "responses"): {"metadata.user_id": "user", "service_tier": "service_tier"},
-    ("messages", "chat"): {"metadata.user_id": "user", "service_tier": "service_tier"},
-    ("messages", "gemini"): {"service_tier": "serviceTier", "top_k": CONFIG + "topK"},
-    ("gemini", "messages"): {"serviceTier": "service_tier", CONFIG + "topK": "top_k"},
-    ("responses", "gemini"): {
-        "service_tier": "serviceTier",
-        "text.format": CONFIG + "responseMimeType",
-    },
-    ("chat", "gemini"): {
-        "service_tier": "serviceTier",
-        "response_format": CONFIG + "responseMimeType",
-        "frequency_penalty": CONFIG + "frequencyPenalty",
-        "presence_penalty": CONFIG + "presencePenalty",
-    },
-    ("gemini", "responses"): {
-        "serviceTier": "service_tier",
-        CONFIG + "responseMimeType": "text.format",
-    },
-    ("gemini", "chat"): {
-        "serviceTier": "service_tier",
-        CONFIG + "responseMimeType": "response_format",
-        CONFIG + "frequencyPenalty": "frequency_penalty",
-        CONFIG + "presencePenalty": "presence_penalty",
-    },
-}
+CARRIED = {tuple(pair.split()): paths for pair, paths in FIELDS["carried"].items()}
+"""Which of them is carried, from where to where."""
 OBJECTS = {
     "metadata", "output_config", "thinking", "reasoning", "text", "prompt_cache_options", "generationConfig",
     "generationConfig.thinkingConfig", "toolConfig",
@@ -312,56 +164,8 @@ def test_on_one_wire_all_stays(wire):
     assert translate_request(request, wire, wire) == (request, ())
 
 
-VALUES = [
-    ("responses", "messages", {"service_tier": "default"}, {"service_tier": "standard_only"}, ()),
-    ("responses", "messages", {"service_tier": "flex"}, {}, ("service_tier",)),
-    ("responses", "gemini", {"service_tier": "scale"}, {}, ("service_tier",)),
-    ("gemini", "chat", {"serviceTier": "unspecified"}, {}, ()),
-    ("messages", "chat", {"service_tier": "auto"}, {}, ()),
-    ("messages", "chat", {"metadata": {"user_id": "u" * LONGEST_USER}}, {"user": "u" * LONGEST_USER}, ()),
-    ("messages", "chat", {"metadata": {"user_id": "u" * (LONGEST_USER + 1)}}, {}, ("metadata.user_id",)),
-    ("messages", "chat", {"metadata": {"user_id": None}}, {}, ()),
-    ("messages", "chat", {"metadata": "odd"}, {}, ("metadata",)),
-    ("chat", "messages", {"safety_identifier": "s"}, {"metadata": {"user_id": "s"}}, ()),
-    (
-        "chat",
-        "responses",
-        {"logprobs": True},
-        {"include": ["reasoning.encrypted_content", "message.output_text.logprobs"]},
-        (),
-    ),
-    ("responses", "chat", {"include": ["message.output_text.logprobs"]}, {"logprobs": True}, ()),
-    ("responses", "messages", {"include": ["message.output_text.logprobs"]}, {}, ("include.logprobs",)),
-    ("chat", "gemini", {"logprobs": True}, {}, ("logprobs",)),
-    ("chat", "responses", {"response_format": {"type": "grammar"}}, {}, ("response_format",)),
-    ("gemini", "messages", {"generationConfig": {"topK": 40.5}}, {"top_k": 40.5}, ()),
-    ("gemini", "messages", {"generationConfig": {"topK": 40.0}}, {"top_k": 40}, ()),
-    ("responses", "chat", {"client_metadata": {"a": "b"}}, {}, ("client_metadata",)),
-    (
-        "responses",
-        "chat",
-        {"text": {"format": {"type": "odd"}, "verbosity": "low"}},
-        {"verbosity": "low"},
-        ("text.format",),
-    ),
-    (
-        "chat",
-        "messages",
-        {"n": 1, "logprobs": False, "top_logprobs": 0, "frequency_penalty": 0, "logit_bias": {}, "metadata": {}},
-        {},
-        (),
-    ),
-    ("responses", "chat", {"truncation": "disabled", "background": False, "service_tier": "auto"}, {}, ()),
-    ("gemini", "responses", {"generationConfig": {"thinkingConfig": {"thinkingLevel": "HIGH"}}}, {}, ()),
-    (
-        "gemini",
-        "responses",
-        {"generationConfig": {"thinkingConfig": {"thinkingLevel": "ULTRA"}}},
-        {},
-        ("generationConfig.thinkingConfig.thinkingLevel",),
-    ),
-    ("chat", "plugged-in", {"user": "me", "store": True}, {}, ("user",)),
-]
+VALUES = [(*row[:4], tuple(row[4])) for row in FIELDS["values"]]
+"""The front and the back, fields, and what they become and lose."""
 
 
 @table(("front", "back", "fields", "extra", "lost"), VALUES)
@@ -468,48 +272,8 @@ def test_a_deferred_tool_is_declared_when_it_is_found(back, messages, fields, na
     assert translate_request(request, "messages", "messages") == (request, ())
 
 
-STORED = {
-    "responses": {
-        "input": [
-            {
-                "role": "user",
-                "content": [{"type": "input_file", "file_id": "file_1"}, {"type": "input_text", "text": "u"}],
-            },
-            {"type": "function_call", "call_id": "a", "name": "f", "arguments": "{}"},
-            {"type": "function_call_output", "call_id": "a", "output": [{"type": "input_image", "file_id": "file_1"}]},
-        ]
-    },
-    "chat": {
-        "messages": [
-            {
-                "role": "user",
-                "content": [{"type": "file", "file": {"file_id": "file_1"}}, {"type": "text", "text": "u"}],
-            }
-        ]
-    },
-    "messages": {
-        "messages": [
-            {
-                "role": "user",
-                "content": [
-                    {"type": "document", "source": {"type": "file", "file_id": "file_1"}},
-                    {"type": "text", "text": "u"},
-                ],
-            },
-            {"role": "assistant", "content": [{"type": "tool_use", "id": "a", "name": "f", "input": {}}]},
-            {
-                "role": "user",
-                "content": [
-                    {
-                        "type": "tool_result",
-                        "tool_use_id": "a",
-                        "content": [{"type": "image", "source": {"type": "file", "file_id": "file_1"}}],
-                    }
-                ],
-            },
-        ]
-    },
-}
+STORED = FIELDS["stored"]
+"""Conversations with a file that is stored at the provider."""
 
 
 @table(("front", "back"), list(product(STORED, WIRES)))
