@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from itertools import product
+from pathlib import Path
 
 import pytest
 from tests.servers.gateway.conftest import behind, serve_gateway
@@ -324,77 +325,8 @@ def test_claudish_141_each_block_is_closed_once():
     assert json.loads("".join(pieces)) == {"city": "Oslo"}
 
 
-TOO_LONG = {
-    "llama.cpp": (
-        400,
-        {
-            "error": {
-                "code": 400,
-                "message": "request (9000 tokens) exceeds the available context size (4096 tokens), try increasing it",
-                "type": "exceed_context_size_error",
-            }
-        },
-    ),
-    "vLLM": (
-        400,
-        {
-            "error": {
-                "message": "This model's maximum context length is 4096 tokens. However, your request has 9000 input tokens.",
-                "type": "BadRequestError",
-                "code": 400,
-            }
-        },
-    ),
-    "vLLM, earlier": (
-        400,
-        {
-            "object": "error",
-            "message": "The decoder prompt (length 9000) is longer than the maximum model length of 4096.",
-            "type": "BadRequestError",
-            "code": 400,
-        },
-    ),
-    "SGLang": (
-        400,
-        {
-            "object": "error",
-            "message": "The input (9000 tokens) is longer than the model's context length (4096 tokens).",
-            "type": "BadRequestError",
-            "code": 400,
-        },
-    ),
-    "Ollama": (
-        500,
-        {"error": {"message": "the input length exceeds the context length", "type": "api_error", "code": None}},
-    ),
-    "DeepSeek": (
-        400,
-        {
-            "error": {
-                "message": "This model's maximum context length is 65536 tokens. However, you requested 70000 tokens.",
-                "type": "invalid_request_error",
-                "code": "invalid_request_error",
-            }
-        },
-    ),
-    "Anthropic": (
-        400,
-        {
-            "type": "error",
-            "error": {"type": "invalid_request_error", "message": "prompt is too long: 209000 tokens > 200000 maximum"},
-        },
-    ),
-    "Gemini": (
-        400,
-        {
-            "error": {
-                "code": 400,
-                "message": "The input token count (1300000) exceeds the maximum number of tokens allowed (1048576).",
-                "status": "INVALID_ARGUMENT",
-            }
-        },
-    ),
-}
+TOO_LONG = json.loads((Path(__file__).parents[1] / "vectors" / "too_long.json").read_text("utf-8"))
+"""The status and the body with which each server refuses a conversation that is too long."""
 
 
 @table("server", list(TOO_LONG))
