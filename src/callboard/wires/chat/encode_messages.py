@@ -72,8 +72,9 @@ class MessageEncoder:
         text: list[core.TextualContent] = []
         reasoning: list[str] = []
         refusal: list[str] = []
-        texts = [each for each in turn.reply if isinstance(each, core.AssistantCanister)]
-        invocations = turn.invocations
+        invocations, texts = turn.invocations, []
+        if len(invocations) < len(turn.reply):
+            texts = [each for each in turn.reply if isinstance(each, core.AssistantCanister)]
         contents = [each for canister in texts for each in canister.content]
         for content in contents:
             match content:
@@ -95,7 +96,8 @@ class MessageEncoder:
         joined = self._join(text, "") if text else ""
         if contents and not joined and not fields and all(map(original_item, contents)):
             return  # this wire carries nothing of it, and an empty message would be an answer
-        self._add("assistant", None if not joined and (refusal or invocations) else joined, **fields)
+        said = None if not joined and (refusal or invocations) else joined
+        self.body.append({"role": "assistant", "content": said, **fields})
         self._results(turn.results)
 
     def _call(self, call: core.InvocationCanister) -> dict[str, Any]:

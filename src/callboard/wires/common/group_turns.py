@@ -34,6 +34,7 @@ class Turn(msgspec.Struct):
 
 Step: TypeAlias = Turn | core.UserCanister | core.SupervisorCanister | core.DocumentCanister | core.ResultCanister
 """A turn, or a canister outside of one; such a result answers no invocation."""
+_REPLY = (core.AssistantCanister, core.InvocationCanister)
 _NO_RESULT = core.ResultCanister(contents(NOT_RUN), invocation_id="")
 
 
@@ -47,7 +48,7 @@ def group_turns(canisters: Sequence[core.Canister]) -> list[Step]:
     waiting: dict[str, tuple[Turn, deque[int]]] = {}
     unanswered = 0
     for canister in canisters:
-        if isinstance(canister, core.InvocationCanister | core.AssistantCanister):
+        if isinstance(canister, _REPLY):
             if turn is None:
                 turn = Turn()
                 steps.append(turn)
@@ -62,12 +63,13 @@ def group_turns(canisters: Sequence[core.Canister]) -> list[Step]:
                 unanswered += 1
             continue
         turn = None
-        calls = waiting.get(canister.invocation_id) if isinstance(canister, core.ResultCanister) else None
-        if calls is not None and calls[1] and isinstance(canister, core.ResultCanister):
-            calls[0].results[calls[1].popleft()] = canister
-            unanswered -= 1
-        else:
-            steps.append(canister)
+        if isinstance(canister, core.ResultCanister):
+            calls = waiting.get(canister.invocation_id)
+            if calls is not None and calls[1]:
+                calls[0].results[calls[1].popleft()] = canister
+                unanswered -= 1
+                continue
+        steps.append(canister)
     for step in steps if unanswered else ():
         if isinstance(step, Turn):
             for index, call in enumerate(step.invocations):
