@@ -25,7 +25,7 @@ from evals.run import callboard, cells, chosen, each_try, models, options, share
 from evals.suites import ENVIRONMENT, confinement, variables
 from evals.task import Kind, Task
 
-from callboard.providers.local import locate, shipped_catalogue
+from callboard.providers.local.model_files import locate, shipped_catalogue
 from callboard.providers.registry import EmbeddedServer
 
 REVIEW = "review.md"

@@ -18,7 +18,7 @@ import aiohttp
 from rich.console import Console
 from rich.text import Text
 
-from callboard.providers.local import locate
+from callboard.providers.local.model_files import locate
 from callboard.providers.registry import EmbeddedServer
 
 ROOT = Path(__file__).parent.parent

@@ -23,7 +23,7 @@ from typing import Any, get_args
 import msgspec
 
 from callboard.errors import CallboardError
-from callboard.providers.local import directory, locate
+from callboard.providers.local.model_files import directory, locate
 from evals.attempt import Handed, Limits, Place, Result, attempt, run_agent
 from evals.suites import variables
 from evals.task import Kind, Language, Task, load_tasks

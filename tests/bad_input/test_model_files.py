@@ -5,7 +5,7 @@ import hashlib
 
 import pytest
 
-from callboard.providers.local import Catalogue, CatalogueEntry, Hub, shipped_catalogue
+from callboard.providers.local.model_files import Catalogue, CatalogueEntry, Hub, shipped_catalogue
 
 RIGHT = bytes(range(256)) * 400
 WRONG = RIGHT[::-1]

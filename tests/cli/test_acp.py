@@ -11,8 +11,7 @@ from tests.servers.acp.conftest import Editor
 
 from callboard.cli.chat import _list_models
 from callboard.core import ReplyStarted, TextPiece
-from callboard.providers.local import shipped_catalogue
-from callboard.providers.local.model_files import Place
+from callboard.providers.local.model_files import Place, shipped_catalogue
 from callboard.testing import Call, FakeBackend, Silence
 
 LOCAL = "local:qwen2.5-coder-0.5b"

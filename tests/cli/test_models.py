@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from callboard.cli.models import CODING_FACTS, app, open_model
 from callboard.errors import ModelFileError, NoSuchModel
-from callboard.providers.local import Catalogue, CatalogueEntry, Hub, shipped_catalogue
+from callboard.providers.local.model_files import Catalogue, CatalogueEntry, Hub, shipped_catalogue
 
 MODEL = bytes(range(256)) * 4000
 SHA256 = hashlib.sha256(MODEL).hexdigest()
@@ -23,7 +23,7 @@ TINY = Catalogue(
 )
 COMMAND = f"""
 from callboard.cli.models import CODING_FACTS, app, open_model
-from callboard.providers.local import Catalogue, CatalogueEntry, Hub
+from callboard.providers.local.model_files import Catalogue, CatalogueEntry, Hub
 app(obj={TINY!r})
 """
 

@@ -43,7 +43,7 @@ from callboard.modes import MODES
 from callboard.profiles import Profile, resolve
 from callboard.providers import Transport, open_model, retries
 from callboard.providers import registry as embedded
-from callboard.providers.local import shipped_catalogue
+from callboard.providers.local.model_files import shipped_catalogue
 from callboard.schema import errors as schema_errors
 from callboard.schema import json_schema
 from callboard.servers import gateway

@@ -35,8 +35,7 @@ from callboard.extras import require_extra
 from callboard.jobs.chat import open_chat
 from callboard.jobs.job import DurableJob
 from callboard.jobs.store import DurableStore
-from callboard.providers.local import shipped_catalogue
-from callboard.providers.local.model_files import Place
+from callboard.providers.local.model_files import Place, shipped_catalogue
 from callboard.servers.stdio import claim_stdio
 from callboard.storage.directories import data_directory
 

@@ -27,7 +27,7 @@ from callboard.extras import require_extra
 from callboard.profiles import ModeName, Resolution, resolve
 from callboard.providers import HttpModel, open_model
 from callboard.providers.backend_info import embedded_version, read_backend_info
-from callboard.providers.local import locate, shipped_catalogue
+from callboard.providers.local.model_files import locate, shipped_catalogue
 from callboard.providers.registry import PlannedModel
 from callboard.providers.transport import Transport, check_url
 from callboard.servers.gateway import BackendSettings, GatewaySettings

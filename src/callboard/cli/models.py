@@ -24,9 +24,7 @@ from callboard.profiles import Examination, ModeName, model_names
 from callboard.profiles.remarks import EXAMINED
 from callboard.providers import FallbackModel, HttpModel, Transport
 from callboard.providers.backend_info import describe_change, embedded_version, read_backend_info, read_server_pages
-from callboard.providers.local import (
-    Catalogue,
-    CatalogueEntry,
+from callboard.providers.local.download import (
     Progress,
     ProgressEvent,
     Received,
@@ -34,12 +32,9 @@ from callboard.providers.local import (
     SourceTried,
     Verifying,
     Waiting,
-    locate,
     pull,
-    remove,
-    shipped_catalogue,
 )
-from callboard.providers.local.model_files import Place
+from callboard.providers.local.model_files import Catalogue, CatalogueEntry, Place, locate, remove, shipped_catalogue
 from callboard.providers.registry import PlannedModel
 from callboard.servers.gateway import BackendSettings
 from callboard.text.display import display

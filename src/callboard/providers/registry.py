@@ -30,7 +30,7 @@ from callboard.profiles import ModeName, providers, resolve
 from callboard.providers.command import CommandModel
 from callboard.providers.http_exchange import ExchangeObserver
 from callboard.providers.http_model import NO_HEADERS, HttpModel, RetryMerger
-from callboard.providers.local import locate, shipped_catalogue
+from callboard.providers.local.model_files import locate, shipped_catalogue
 from callboard.providers.transport import Transport
 from callboard.text.suggest import find_closest
 

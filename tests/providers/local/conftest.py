@@ -12,7 +12,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from callboard.providers.local import Catalogue, CatalogueEntry, Hub, Wheels
+from callboard.providers.local.model_files import Catalogue, CatalogueEntry, Hub, Wheels
 
 MODEL = random.Random(7).randbytes(300_000)
 

@@ -6,7 +6,7 @@ import pytest
 from tests.tables import table
 
 from callboard.errors import NoSuchModel
-from callboard.providers.local import Hub, Wheels, shipped_catalogue
+from callboard.providers.local.model_files import Hub, Wheels, shipped_catalogue
 
 ENTRIES = shipped_catalogue().models
 

