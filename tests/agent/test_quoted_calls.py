@@ -101,7 +101,7 @@ def test_the_policy_alone_does_not_allow_a_quoted_call(tools, ran):
     assert result.state == "completed"
 
 
-def test_who_is_asked_about_a_quoted_call_reads_its_source(tools, ran):
+def test_a_question_about_a_quoted_call_shows_its_source(tools, ran):
     asked = []
 
     async def approve(invocation, why):

@@ -128,14 +128,14 @@ def test_a_resumed_call_counts_and_is_bounded():
 # It fails closed.
 
 
-def test_what_the_rules_deny_by_now_does_not_run():
+def test_a_call_that_the_rules_deny_by_now_does_not_run():
     desk = Desk(policy=Policy([("book", "deny")]))
     result = desk.agent.run_sync(history=waiting(7), approvals={"c7": "allow"})
     assert desk.booked == []
     assert results_by_call(result) == {"c7": "Error: book may not run: the rule 'book' says deny"}
 
 
-def test_what_does_not_fit_by_now_does_not_run():
+def test_a_call_that_does_not_fit_its_tool_by_now_does_not_run():
     desk = Desk()
     history = [core.UserCanister("Book."), core.InvocationCanister("c7", "book", {"rom": 7}, "")]
     result = desk.agent.run_sync(history=history, approvals={"c7": "allow"})

@@ -161,7 +161,7 @@ def test_the_outer_runs_approve_is_asked_about_inner_calls(answer, text, of_run)
     ]
 
 
-def test_where_nobody_can_be_asked_inner_calls_do_not_run():
+def test_without_a_person_to_ask_inner_calls_do_not_run():
     inner = deleting()
     asking(inner).run_sync("?")
     assert inner.model.requests[1].canisters[-1].text == "Error: delete may not run: nobody can be asked"

@@ -336,7 +336,7 @@ def test_an_error_of_the_model_ends_the_turn_only(talk):
 @pytest.mark.parametrize(
     ("last", "kind"), [("y", Allow), ("YES ", Allow), ("n", Deny), ("No", Deny), ("d", Deny), (None, Deny)]
 )
-def test_an_answer_that_is_none_is_asked_for_again(tmp_path, odd, last, kind):
+def test_an_unclear_answer_is_asked_for_again(tmp_path, odd, last, kind):
     questions, left = [], [odd, odd, last]
 
     async def ask(question):

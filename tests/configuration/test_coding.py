@@ -72,7 +72,7 @@ def test_a_project_does_not_widen_what_may_be_done(load, text):
 
 
 @pytest.mark.parametrize("trust", [True, False])
-def test_what_one_file_denies_no_other_takes_back(load, trust):
+def test_no_file_takes_back_a_denial_of_another_file(load, trust):
     own = '[coding.tools]\nforbidden_commands = ["curl"]\n[coding.modes.chat]\ndeny = ["git"]\n'
     nothing = "[coding.tools]\nforbidden_commands = []\n[coding.modes.chat]\ndeny = []"
     assert load(nothing, own, trust) == load("", own)

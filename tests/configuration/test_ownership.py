@@ -92,7 +92,7 @@ def test_a_user_may_trust_a_directory_of_another_user(load, project, give_away):
         ("..", 0o777, "everybody may write to "),
     ],
 )
-def test_what_everybody_may_write_to_is_not_read_even_if_it_is_trusted(load, project, what, mode, why):
+def test_a_file_that_everybody_can_write_to_is_not_read_even_if_it_is_trusted(load, project, what, mode, why):
     place = Path(os.path.normpath(project / what))
     place.chmod(mode)
     for trusted in (None, project):

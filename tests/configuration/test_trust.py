@@ -154,7 +154,7 @@ def test_a_project_that_was_not_trusted_can_only_restrict(load, text):
         assert f"callboard trust {load.project}" in notice
 
 
-def test_what_of_an_untrusted_project_has_no_effect_is_told_once(load):
+def test_ignored_keys_of_an_untrusted_project_are_reported_once(load):
     text = "model = 'command:sh'\nmax_rounds = 3\ntools = ['x.py']\n[permissions]\nallow = ['*']\ndeny = ['x']\n[mcp.x]\nurl = 'http://x'"
     settings = load(OWN, text)
     (notice,) = settings.notices

@@ -193,7 +193,7 @@ KEYS = ("open", "open_pattern", "close", "close_pattern", "content", "content_ar
         st.dictionaries(st.sampled_from(KEYS), JSON | st.sampled_from(["json", "xml-inline", "<(?P<name>.)>"])),
     )
 )
-def test_whatever_a_file_says_is_read_or_refused(fields):
+def test_every_file_is_read_or_refused(fields):
     try:
         dialect = read_response_template({"fields": fields})
     except CallerError:

@@ -177,7 +177,7 @@ def test_an_edited_call_is_not_the_call_that_the_model_made():
     assert target.deleted == ["b", "a"]
 
 
-def test_an_answer_about_one_call_is_none_about_another_of_the_same_identifier():
+def test_an_answer_about_one_call_does_not_count_for_another_call_with_the_same_identifier():
     target, asked = Delete(), []
 
     def approve(invocation, _why):
@@ -207,7 +207,7 @@ def test_an_approval_that_raises_denies_the_call():
     assert len(alert.text) < 200
 
 
-def test_where_nobody_can_be_asked_the_answer_is_no():
+def test_without_a_person_to_ask_the_call_is_denied():
     target = Delete()
     events, _ = run(target, None)
     assert target.deleted == []
@@ -305,7 +305,7 @@ def test_an_answer_for_a_call_that_was_not_asked_about_runs_nothing():
 
 
 @table("permission", ["denny", "Deny", "", "allow ", None, True])
-def test_a_policy_refuses_a_permission_that_is_none_when_it_is_made(permission):
+def test_a_policy_with_an_unknown_permission_cannot_be_made(permission):
     with pytest.raises(CallerError, match=r"^bash: .* is no permission; write allow, deny or ask$"):
         Policy([("bash", permission)])
 

@@ -170,7 +170,7 @@ async def test_an_answer_is_an_entry_with_its_author_and_its_edits(store):
     assert all(" -> " in each for each in item.edits)
 
 
-async def test_of_answers_at_once_one_counts_and_the_others_are_told(store, queue):
+async def test_the_first_of_several_answers_counts_and_the_others_are_refused(store, queue):
     job = await a_waiting_job(store)
     given = [
         store.answer(job.id, "c1", digest="d1", edited={"n": 1}, by="alice"),

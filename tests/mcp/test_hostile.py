@@ -78,7 +78,7 @@ def daemon(tmp_path):
 
 
 @linux
-async def test_what_a_server_started_ends_with_it_whatever_session_it_makes(daemon):
+async def test_processes_of_a_server_end_with_it_in_every_session(daemon):
     command, journal = daemon
 
     client = McpClient(ServerSettings(name="s", command=command))
@@ -95,7 +95,7 @@ def gone_now(pid):
 
 
 @linux
-def test_what_a_server_started_ends_with_us_when_we_are_killed(daemon, tmp_path):
+def test_processes_of_a_server_end_if_we_are_killed(daemon, tmp_path):
     command, journal = daemon
     ours = """if True:
         import asyncio, sys
@@ -211,7 +211,7 @@ def many(tmp_path, monkeypatch):
     return made
 
 
-async def test_thousands_of_tools_are_told_in_a_few_lines(many):
+async def test_thousands_of_tools_are_reported_in_a_few_lines(many):
     told = []
 
     async def count(name):

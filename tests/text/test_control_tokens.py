@@ -14,7 +14,7 @@ texts = st.lists(st.sampled_from([*PIECES, *LOOK_ALIKES]), max_size=12).map("".j
 
 
 @given(texts, st.booleans())
-def test_what_is_escaped_is_restored(text, everything):
+def test_escaped_text_is_restored(text, everything):
     assert CONTROL.unescape(CONTROL.escape(text, everything=everything)) == text
 
 

@@ -442,7 +442,7 @@ def check_that_one_program_starts(command, started):
 
 
 @pytest.mark.parametrize("command", TRAPS)
-def test_what_a_rule_allows_starts_one_program(command, started):
+def test_a_rule_that_allows_a_command_allows_one_program(command, started):
     check_that_one_program_starts(command, started)
 
 

@@ -49,7 +49,7 @@ def test_git_reads_what_is_written_as_it_was(tmp_path, name, value):
     assert list(parse_settings([part for item in listed for part in ("local", item)])) == given
 
 
-def test_what_nobody_has_thought_of_does_not_count():
+def test_unknown_settings_of_git_do_not_count():
     text = '[core]\n\tnewProgram = x\n[future]\n\tcommand = x\n[future "x"]\n\tcommand = x\n[user]\n\tname = A\n\trun = x\n'
     assert allowed(text) == ["user.name"]
     assert allowed(text, "global", online=True) == ["user.name"]

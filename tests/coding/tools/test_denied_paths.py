@@ -128,7 +128,7 @@ def test_a_denied_path_is_denied_by_an_absolute_name(model, root):
         assert model.result("file", action="read", path=str(root / path)).error is not None
 
 
-def test_nothing_new_is_made_behind_a_link_to_a_denied_directory(model, root):
+def test_nothing_new_is_made_through_a_link_to_a_denied_directory(model, root):
     for path in ("docs/ci/workflows/new.yml", "docs/ci/new/deep/x.yml", "docs/up/.github/x"):
         assert model.result("file", action="write", path=path, content="mine").error.category == "permission"
     patch = "*** Begin Patch\n*** Add File: docs/ci/workflows/new.yml\n+mine\n*** End Patch"
@@ -183,7 +183,7 @@ def test_a_search_does_not_show_lines_of_denied_files(model, root):
     assert "secret.py" not in model.result("navigate", deny=deny, action="get_tree").text
 
 
-def test_a_search_does_not_tell_whether_a_denied_file_matches(model):
+def test_a_search_does_not_reveal_if_a_denied_file_matches(model):
     texts = [
         model.result("search", deny=("*(.env)", "*(**/hard)", "*(**/index.md)"), action="grep", pattern=each).text
         for each in ("hunter2", "hunter3")

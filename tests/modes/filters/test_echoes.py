@@ -78,7 +78,7 @@ def test_there_are_enough_vectors():
 
 
 @table("row", ECHOES, ids=[row["name"] for row in ECHOES])
-def test_a_call_that_stands_in_a_source_is_marked_as_a_quotation(row):
+def test_a_call_that_a_source_contains_is_marked_as_a_quotation(row):
     events = watch(row)
     assert all(call.quoted_from for call in calls(events)), calls(events)
     alerts = [event for event in events if isinstance(event, core.Note) and event.code == "quotation"]
@@ -87,7 +87,7 @@ def test_a_call_that_stands_in_a_source_is_marked_as_a_quotation(row):
 
 
 @table("row", ECHOES, ids=[row["name"] for row in ECHOES])
-def test_where_nobody_can_be_asked_a_quotation_stays_the_text_that_it_was(row):
+def test_without_a_person_to_ask_a_quotation_stays_text(row):
     events = watch(row, quoted_calls="text")
     assert not any(
         isinstance(event, (core.InvocationStarted, core.ArgumentsPiece, core.InvocationEnded)) for event in events
@@ -144,7 +144,7 @@ def test_supervisors_are_no_source():
     assert not call.quoted_from
 
 
-def test_what_the_model_had_first_is_its_own():
+def test_a_call_that_the_model_made_first_is_its_own():
     own = core.InvocationCanister("call_0", "get_weather", {"city": "Paris"}, "{}")
     assert not calls(reply(WEATHER, before=[own, *page(WEATHER)]))[0].quoted_from
     assert calls(reply(WEATHER, before=[*page(WEATHER), own]))[0].quoted_from

@@ -264,7 +264,7 @@ def test_an_approval_and_a_tool_of_the_client_at_once(server):
     assert thread.said == ["It is fine."]
 
 
-def test_what_is_open_has_to_be_answered(server):
+def test_open_questions_have_to_be_answered(server):
     thread = Thread(server, "open")
     thread.ask("a room")
     identifier, (elsewhere,) = thread.interrupt["id"], thread.answers(YES)
@@ -378,7 +378,7 @@ def test_a_round_begins_once_and_before_what_is_said_in_it(server):
         ({"state": "x" * 100_000}, 413, "bytes"),
     ],
 )
-def test_what_cannot_be_is_refused_with_its_place(server, change, status, message):
+def test_impossible_input_is_refused_with_its_place(server, change, status, message):
     body = Thread(server).body(messages=[{"id": "u", "role": "user", "content": "x"}])
     answer = server.post("/agui", json={**body, **change})
     assert (answer.status_code, message in answer.text) == (status, True), answer.text
@@ -394,7 +394,7 @@ def test_what_is_no_json_and_which_agents_there_are(server):
     assert (missing.status_code, "there are clerk" in missing.text) == (404, True)
 
 
-def test_who_may_ask_and_from_which_pages(server):
+def test_only_clients_with_a_key_and_listed_pages_may_ask(server):
     thread = Thread(server, "keys")
     thread.ask("a room")
     body = thread.body(resume=thread.answers(YES))

@@ -70,7 +70,7 @@ def test_one_logs_out(browser, token):
     assert "max-age=0" in answer.headers["set-cookie"].lower()
 
 
-def test_a_copy_of_a_cookie_is_worth_nothing_behind_the_logout(browser, token, login):
+def test_a_copy_of_a_cookie_is_worth_nothing_after_the_logout(browser, token, login):
     cookie = browser.cookies[login.cookie]
     browser.post("/board/logout", data={"token": token})
     browser.cookies.set(login.cookie, cookie, path="/board")

@@ -111,7 +111,7 @@ def test_an_answer_within_a_moment_of_the_question_does_nothing(run, job_store, 
     assert post(waiting, "answer", **form).status_code == 303
 
 
-def test_a_look_at_one_question_is_none_at_another(run, job_store, post, *, look, login, clock):
+def test_looking_at_one_question_does_not_count_for_another(run, job_store, post, *, look, login, clock):
     waiting, other = run(make_waiting, job_store), run(make_waiting, job_store)
     looks = [
         "",
@@ -195,7 +195,7 @@ def test_what_cannot_be_done_is_refused(ended, post, action, fields, status):
     assert post(ended, action, **fields).status_code == status
 
 
-def test_nothing_is_done_by_get_or_without_the_token(run, job_store, browser):
+def test_get_and_a_missing_token_change_nothing(run, job_store, browser):
     claim = run(make_job, job_store)
     for action in ("cancel", "retry", "fork", "answer", "resume"):
         assert browser.get(f"/board/jobs/{claim.job.id}/{action}").status_code in {404, 405}

@@ -70,7 +70,7 @@ def test_a_job_is_found_by_the_beginning_of_its_name(run, job_store, browser):
     assert browser.get("/board/jobs/nothing").status_code == 404
 
 
-def test_what_models_and_tools_wrote_is_text(run, job_store, browser):
+def test_output_of_models_and_tools_is_shown_as_text(run, job_store, browser):
     call = InvocationCanister(identifier="<b>", name=HOSTILE, arguments={HOSTILE: HOSTILE}, raw="{}")
     results = [
         ResultCanister(HOSTILE, invocation_id="<b>"),
@@ -294,7 +294,7 @@ async def make_waiting(store, **fields):
     return claim.job
 
 
-def test_what_waits_stands_apart_from_what_was_said(run, job_store, browser):
+def test_a_waiting_call_is_separate_from_the_conversation(run, job_store, browser):
     job = run(make_waiting, job_store, why=HOSTILE)
     page = browser.get(f"/board/jobs/{job.id}").text
     before, _, behind = page.partition('id="log"')
@@ -311,7 +311,7 @@ def test_nothing_of_what_waits_is_invisible_or_turned_around(run, job_store, bro
     assert "test\\u202eprod\\u200b" in page.partition('id="log"')[0]
 
 
-def test_what_no_font_draws_is_spelled_out(run, job_store, browser):
+def test_invisible_characters_are_spelled_out(run, job_store, browser):
     job = run(make_waiting, job_store, arguments={"command": "ls\u3164\u2800", "flag\ufe0f": "a\U000e0100b"})
     page = browser.get(f"/board/jobs/{job.id}").text
     for text in ("ls\\u3164\\u2800", "flag\\ufe0f", "a\\U000e0100b"):

@@ -37,7 +37,7 @@ def test_a_session_is_no_link_and_a_link_no_session(login):
     assert login.find_session(login.make_link_token()) == ""
 
 
-def test_a_session_ends_by_itself(login, clock):
+def test_a_session_expires(login, clock):
     cookie = login.begin_session()
     assert login.find_session(cookie)
     clock.now += SESSION_SECONDS + 1
@@ -81,7 +81,7 @@ def test_a_form_is_of_one_session(login):
     assert not login.is_form_token("", login.form_token(""))
 
 
-def test_what_another_secret_has_signed_is_worth_nothing(login, tmp_path, clock):
+def test_a_signature_by_another_secret_is_worth_nothing(login, tmp_path, clock):
     other = Login(tmp_path / "other", clock)
     assert login.use_link_token(other.make_link_token()) == "wrong"
     assert login.find_session(other.begin_session()) == ""

@@ -36,7 +36,7 @@ def tools_sent(backend):
 
 
 @pytest.mark.parametrize("stream", [False, True])
-async def test_what_is_learned_from_one_key_holds_for_that_key_alone(serving, stream):
+async def test_a_lesson_from_one_key_holds_for_that_key_alone(serving, stream):
     async with FakeBackend(no_tools) as backend, serving(backend, keys=KEYS) as served:
         answers = [await served.post("chat", {**ASK, "stream": stream}, key) for key in (ANN, ANN, BOB, BOB)]
         sent = tools_sent(backend)

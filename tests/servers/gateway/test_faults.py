@@ -813,7 +813,7 @@ async def test_who_has_no_place_left_can_read_figures_but_not_count_tokens(servi
 
 @pytest.mark.parametrize("path", ["/health", "/ready", "/"])
 @pytest.mark.parametrize("headers", [{"host": "evil.example"}, {"origin": "https://evil.example"}])
-async def test_no_page_and_no_other_host_is_told_of_the_gateway(serving, path, headers):
+async def test_web_pages_and_other_hosts_learn_nothing_about_the_gateway(serving, path, headers):
     async with FakeBackend([]) as backend, serving(backend, hosts=("127.0.0.1",)) as served:
         denied, told = await served.get(path, **headers), await served.get(path)
     assert (denied.status, denied.body["error"]["code"]) in {(403, "host_not_allowed"), (403, "origin_not_allowed")}

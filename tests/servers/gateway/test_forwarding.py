@@ -135,7 +135,7 @@ async def test_a_password_in_the_backends_url_is_its_key(serving, behind):
     assert backend.requests[-1].headers["authorization"].startswith("Basic ")
 
 
-async def test_what_a_backend_lists_to_one_clients_key_no_other_client_sees(serving):
+async def test_the_list_of_models_for_one_clients_key_is_not_shown_to_another_client(serving):
     models = {ANN: ["gpt-5", "ft:ann-secret-model"], BOB: ["gpt-5"]}
     async with ByKey(models) as backend, serving(BackendSettings(url=backend.url)) as served:
         answers = [

@@ -117,7 +117,7 @@ async def test_no_error_header_or_log_line_holds_the_backends_key(serving, behin
 
 @pytest.mark.parametrize("front", FRONTS)
 @pytest.mark.parametrize("stream", [False, True])
-async def test_clients_are_not_told_where_backends_are(serving, behind, caplog, front, stream):
+async def test_clients_do_not_learn_the_addresses_of_backends(serving, behind, caplog, front, stream):
     """Neither by an error, nor by a redirect, nor by /health without a key; the log says it."""
     key = "key-of-ann-12345678"
     silent = socket.socket()  # bound while the test runs, so that no other server gets its port; it does not listen

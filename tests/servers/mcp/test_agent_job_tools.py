@@ -186,7 +186,7 @@ async def test_wrong_arguments_begin_no_job(desk, talk, tool, arguments):
     assert desk.submitted == []
 
 
-def test_what_a_user_is_asked_hides_nothing():
+def test_a_question_to_the_user_hides_nothing():
     """A model chooses these names and arguments; nothing of them turns the text round or overwrites it."""
     sly = Approval(
         call_id="c", name="ba\u202esh", arguments={"command": "rm \u202e\x1b[2K"}, why="it asks\r", digest="d"
