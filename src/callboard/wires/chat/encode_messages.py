@@ -96,8 +96,8 @@ class MessageEncoder:
         joined = self._join(text, "") if text else ""
         if contents and not joined and not fields and all(map(original_item, contents)):
             return  # this wire carries nothing of it, and an empty message would be an answer
-        said = None if not joined and (refusal or invocations) else joined
-        self.body.append({"role": "assistant", "content": said, **fields})
+        content = None if not joined and (refusal or invocations) else joined
+        self.body.append({"role": "assistant", "content": content, **fields})
         self._results(turn.results)
 
     def _call(self, call: core.InvocationCanister) -> dict[str, Any]:
