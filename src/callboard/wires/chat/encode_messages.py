@@ -66,7 +66,7 @@ class MessageEncoder:
             self.body[-1].update(CHAT_PREFILLS[request.prefill][0])
 
     def _add(self, role: str, content: Any, **fields: Any) -> None:
-        self.body.append({"role": role, "content": content, **fields})
+        self.body.append({"role": role, "content": words, **fields})
 
     def _turn(self, turn: Turn) -> None:
         text: list[core.TextualContent] = []
@@ -96,8 +96,8 @@ class MessageEncoder:
         joined = self._join(text, "") if text else ""
         if contents and not joined and not fields and all(map(original_item, contents)):
             return  # this wire carries nothing of it, and an empty message would be an answer
-        content = None if not joined and (refusal or invocations) else joined
-        self.body.append({"role": "assistant", "content": content, **fields})
+        words = None if not joined and (refusal or invocations) else joined
+        self.body.append({"role": "assistant", "content": words, **fields})
         self._results(turn.results)
 
     def _call(self, call: core.InvocationCanister) -> dict[str, Any]:
