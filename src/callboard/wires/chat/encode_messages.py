@@ -66,7 +66,7 @@ class MessageEncoder:
             self.body[-1].update(CHAT_PREFILLS[request.prefill][0])
 
     def _add(self, role: str, content: Any, **fields: Any) -> None:
-        self.body.append({"role": role, "content": words, **fields})
+        self.body.append({"role": role, "content": content, **fields})
 
     def _turn(self, turn: Turn) -> None:
         text: list[core.TextualContent] = []
