@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from callboard.tools.search import ToolSearch
 
 _NAMED = 5
-"""Tools that an agent's repr names."""
+"""Maximum tools that an agent's repr names."""
 
 
 class _HasModel:
@@ -58,21 +58,20 @@ class _HasModel:
 
 @dataclass(eq=False, repr=False)
 class Agent(AgentSettings, _HasModel, Generic[OutputT_co]):
-    """Runs prompts with a model and tools. The other parameters are described in `AgentSettings`.
+    """Run prompts with a model and tools. `AgentSettings` describes the other parameters.
 
     Args:
-        model: A Model, or a name such as `openai:gpt-4o`. One given by name is the agent's own: its connections are
-            closed when no run of the agent is under way.
+        model: A Model, or a name such as `openai:gpt-4o`. The agent closes the connections of a name after its runs.
         tools: Functions, Tools or Invokers.
-        ensembles: Groups of tools. Who made them connects and disconnects them.
+        ensembles: Groups of tools. The caller connects and disconnects them.
         output: The type of the output.
-        output_validator: Says what is wrong with an output; the model is then asked again (`Limits.output_retries`).
-        base_url: With `mode` and `profile`, those of `open_model` for a model given by name.
+        output_validator: Return what is wrong with an output; the model is then asked again (`Limits.output_retries`).
+        base_url: URL of the provider, if `model` is a name. The same holds for `mode` and `profile`.
         mode: How the model is asked for calls.
-        profile: Facts that override what is known of the model.
+        profile: Facts that override the known facts about the model.
 
     Raises:
-        CallerError: An argument is of the wrong kind, or two tools have one name.
+        CallerError: An argument has the wrong type, or two tools have the same name.
     """
 
     model: InitVar[core.Model | str]
@@ -102,9 +101,9 @@ class Agent(AgentSettings, _HasModel, Generic[OutputT_co]):
         self._owned = (
             open_model(model, base_url=base_url, mode=mode, profile=profile) if isinstance(model, str) else None
         )
-        self.model: core.Model = self._owned or model  # type: ignore[assignment]  # a name has become the owned one
+        self.model: core.Model = self._owned or model  # type: ignore[assignment]  # a name has become the owned model
         self._runs: set[object] = set()
-        """Those under way, also of agents that were made out of this one: they share its connections."""
+        """Runs under way, also of agents that were copied from this one: they share its connections."""
         local = Ensemble("local", tools)
         placed = [("tools", local)] if local.invokers else []
         placed += [(f"ensembles[{at}]", each) for at, each in enumerate(ensembles)]
@@ -126,8 +125,9 @@ class Agent(AgentSettings, _HasModel, Generic[OutputT_co]):
 
     @property
     def registry(self) -> InvokerRegistry:
-        """The tools by the names that models call them: made anew where an ensemble's have changed, as those of an
-        MCP server may. A run keeps those that it began with.
+        """The tools by the names that models use, rebuilt if an ensemble's tools have changed.
+
+        A run keeps the tools that it started with.
         """
         if not self._registry.is_made_of(self._ensembles):
             self._registry = InvokerRegistry(self._ensembles)
@@ -136,9 +136,9 @@ class Agent(AgentSettings, _HasModel, Generic[OutputT_co]):
     async def run(
         self, prompt: core.UserCanister | core.ContentLike = "", **options: Unpack[RunOptions]
     ) -> RunResult[OutputT_co]:
-        """Runs to the end; parameters as of `stream`.
+        """Run the prompt to its end. See `stream` for the parameters.
 
-        Raises ProviderError if the provider failed, ToolExecutionFailure if a tool did and the agent fails fast.
+        Raises ProviderError if the provider fails, ToolExecutionFailure if a tool fails and the agent fails fast.
         """
         run = self.stream(prompt, **options)
         async for _ in run:
@@ -150,21 +150,21 @@ class Agent(AgentSettings, _HasModel, Generic[OutputT_co]):
     def run_sync(
         self, prompt: core.UserCanister | core.ContentLike = "", **options: Unpack[RunOptions]
     ) -> RunResult[OutputT_co]:
-        """`run` where no event loop runs. Raises CallerError where one does, such as in a notebook."""
+        """Do what `run` does, without an event loop. Raises CallerError inside one, such as in a notebook."""
         _refuse_event_loop("run_sync", "write `await agent.run(...)`")
         return asyncio.run(self.run(prompt, **options))
 
     def stream(
         self, prompt: core.UserCanister | core.ContentLike = "", **options: Unpack[RunOptions]
     ) -> Run[OutputT_co]:
-        """The run, to be iterated over for its events.
+        """Return the run; iterate over it for its events.
 
         Args:
-            prompt: A text, a content or several, or a UserCanister.
-            options: Those of `RunOptions`; None is as if an option was left out.
+            prompt: A text, one or several contents, or a UserCanister.
+            options: The `RunOptions`. None is the same as leaving an option out.
 
         Raises:
-            CallerError: An argument is none of these, or there is nothing to ask.
+            CallerError: An argument is not valid, or there is nothing to ask.
         """
         check_arguments(**{name: value for name, value in options.items() if value is not None})
         context, journal = options.get("context"), options.get("journal")
@@ -221,7 +221,7 @@ class Agent(AgentSettings, _HasModel, Generic[OutputT_co]):
         active: ActiveAgent,
         now: datetime,
     ) -> tuple[list[core.Canister], Resumption | None]:
-        """What follows the history at once, and what the run has to do first."""
+        """Return the canisters that follow the history at once, and the work that the run starts with."""
         if not (results or approvals or any(isinstance(each, core.InvocationCanister) for each in canisters)):
             return [*prompt], None
         waiting = find_waiting_calls(canisters)
@@ -240,11 +240,11 @@ class Agent(AgentSettings, _HasModel, Generic[OutputT_co]):
         return [], resumption
 
     def set_up(self, shared: SharedOptions, options: RunOptions | None = None) -> ActiveAgent:
-        """What a run has of this agent; the options are those of `stream`, and checked."""
+        """Return the model, tools and rules that a run gets from this agent. The options have been checked."""
         options = options or {}
         model, instructions = options.get("model"), options.get("instructions")
         owned = open_model(model) if isinstance(model, str) else None
-        run_model: core.Model = owned or model or self.model  # type: ignore[assignment]  # a name has become the owned one
+        run_model: core.Model = owned or model or self.model  # type: ignore[assignment]  # a name is now owned
         plan, registry = get_plan(run_model), self.registry
         policy = self.policy or Policy()
         choice = options.get("tool_choice") or self.tool_choice
@@ -295,10 +295,10 @@ class Agent(AgentSettings, _HasModel, Generic[OutputT_co]):
         )
 
     def add_ensemble(self, ensemble: Ensemble) -> Agent[OutputT_co]:
-        """An agent like this one that has the ensemble as well. This one stays as it is.
+        """Return a copy of this agent that also has the ensemble. This agent does not change.
 
         Raises:
-            CallerError: A tool of the ensemble has the name of another one.
+            CallerError: A tool of the ensemble has the name of another tool.
         """
         ensembles = (*self._ensembles, ensemble)
         refuse_clashes([(each.name, each) for each in ensembles])
@@ -307,24 +307,24 @@ class Agent(AgentSettings, _HasModel, Generic[OutputT_co]):
         return agent
 
     def read_output(self, text: str) -> OutputT_co:
-        """The output that the last text of a run spells: as its type, where the agent has one.
+        """Return the output that the last text of a run contains, as the agent's output type.
 
         Raises:
-            ArgumentsInvalid: The text is none of that type.
+            ArgumentsInvalid: The text is not a value of that type.
         """
         return OutputCheck(self._output, None).read(text)
 
     def stream_sync(
         self, prompt: core.UserCanister | core.ContentLike = "", **options: Unpack[RunOptions]
     ) -> SyncRun[OutputT_co]:
-        """`stream` where no event loop runs, for a plain `for`. Raises CallerError where one does."""
+        """Do what `stream` does, without an event loop: iterate with `for`. Raises CallerError inside one."""
         _refuse_event_loop("stream_sync", "write `async for event in agent.stream(...)`")
         return SyncRun(self.stream(prompt, **options))
 
     def as_tool(self, name: str, description: str) -> Tool[..., Any]:
-        """A tool that runs this agent: another one asks it in words and gets its output.
+        """Return a tool that runs this agent: another agent sends it a prompt and gets its output.
 
-        The run is one within the other agent's (see `context` of `stream`). Nothing but its limits bounds its time.
+        The run is nested in the other agent's run (see `context` of `RunOptions`). Only its limits bound its time.
         """
 
         async def ask(prompt: str, context: Context) -> OutputT_co:
@@ -336,9 +336,9 @@ class Agent(AgentSettings, _HasModel, Generic[OutputT_co]):
         return Tool(ask, name=name, description=description, timeout=math.inf)
 
     def as_handoff(self, name: str, description: str) -> Invoker:
-        """A tool `transfer_to_NAME` of another agent, by which its model hands the conversation to this one.
+        """Return a tool `transfer_to_NAME` for another agent, whose model uses it to hand over the conversation.
 
-        The run goes on with this agent's instructions, tools, model and output, under the limits that it began with.
+        The run continues with this agent's instructions, tools, model and output. The limits of the run stay the same.
         """
         return Handoff(self, name, description)
 
@@ -374,10 +374,10 @@ def _refuse_event_loop(name: str, hint: str) -> None:
 
 
 class Handoff(Invoker):
-    """The tool `transfer_to_NAME`, by which a model hands the conversation to `agent`.
+    """The tool `transfer_to_NAME`: a model uses it to hand the conversation to `agent`.
 
-    Rules, approvals and hooks see its calls as any other's. Which of several calls of a reply counts is the loop's
-    decision, and what the other agent brings is the run's.
+    Rules, approvals and hooks see its calls like any other call. The loop decides which of several handoffs in a reply
+    counts. The run then switches to the other agent.
     """
 
     hands_over = True

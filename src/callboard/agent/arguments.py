@@ -1,9 +1,8 @@
-"""Check and read what an agent is given.
+"""Check and read the arguments of agents and runs.
 
-A misspelled word, or a thing of the wrong kind, is refused at once and by the name of its parameter: taken without a
-word it would act as the default, or fail in the middle of a run. A history may be written as canisters or as the
-messages of Chat Completions; whatever else stands in it is refused, since a conversation without a part of what was
-said in it is another one.
+A misspelled word or a value of the wrong type is refused at once, with the name of its parameter. Otherwise it would
+act as the default, or fail in the middle of a run. A history consists of canisters or of messages of Chat Completions.
+Anything else in it is refused, because the model would miss a part of the conversation.
 """
 
 from __future__ import annotations
@@ -42,9 +41,9 @@ _WORDS: Final[Mapping[str, tuple[str, ...]]] = {
     "quoted_calls": get_args(QuotedCalls),
     "answer_after": get_args(AnswerAfter),
 }
-"""Parameters that are one of a few words."""
+"""Parameters that take one of a few words."""
 _SAID: Final = ("content", "tool_calls", "function_call", "refusal", "reasoning_content", "reasoning")
-"""Where a message of Chat Completions says something."""
+"""Members of a Chat Completions message that can hold its content."""
 
 
 def _has_method(value: Any, name: str) -> bool:
@@ -105,17 +104,17 @@ _KINDS: Final[Mapping[str, tuple[Callable[[Any], bool], str]]] = {
     "output_validator": (callable, "a function of the output, sync or async"),
     "store": (lambda value: callable(getattr(value, "append", None)), "a Store, such as Conversation.begin()"),
 }
-"""Parameters that are of a kind, and what they should be."""
+"""Parameters that take a certain type: how to check it, and its name for errors."""
 
 
 def check_arguments(**arguments: Any) -> None:
-    """Refuse what an agent or a run cannot be made of; None stands for a default.
+    """Refuse arguments that an agent or a run cannot use. None means the default.
 
     Args:
         arguments: The arguments by their names.
 
     Raises:
-        CallerError: An argument is no word that its parameter knows, or of another kind.
+        CallerError: An argument is not one of its parameter's words, or has the wrong type.
         TypeError: There is no such parameter.
     """
     for name, value in arguments.items():
@@ -135,91 +134,90 @@ def check_arguments(**arguments: Any) -> None:
 
 @dataclass(kw_only=True)
 class AgentSettings:
-    """What stays the same from run to run, besides an agent's model, tools and type of output."""
+    """The settings of an agent that apply to all its runs, except its model, tools and output type."""
 
     instructions: Instructions = ""
-    """A text, or a function of the run's context that gives it; it becomes the supervisor's canister."""
+    """Instructions for the model: a text, or a function of the run's context. They become the supervisor's canister."""
     controls: core.Controls | None = None
-    """How replies are sampled, and how long they may be."""
+    """Sampling of replies and their maximum length."""
     tool_choice: core.ToolChoice = "auto"
-    """Whether the model has to call, and which tool; it holds until the model has called."""
+    """Whether the model has to call, and which tool. This applies until the model has made a call."""
     limits: Limits | None = None
-    """The bounds of each run."""
+    """Limits of each run."""
     on_repeated_call: OnRepeatedCall | None = None
-    """What follows from a call that was made before in the run, in the place of what the model's profile says.
+    """Treatment of calls that repeat an earlier call of the run. By default the model's profile decides.
 
-    "run" runs it again. "warn" does not if nothing has changed since: the model gets the earlier result below the
-    advice to do something else. "final_answer" gives the earlier result to a call that is idempotent or was made in the
-    round before, and asks for the last reply if the whole reply was such calls.
+    "run" runs the call again. "warn" returns the earlier result with advice to do something else, if nothing has
+    changed since. "final_answer" returns the earlier result for calls that are idempotent or from the previous round.
+    If all calls of a reply are such repeats, it asks for the last reply.
     """
     answer_after: AnswerAfter | None = None
-    """When the last reply is asked for, in the place of what the model's profile says."""
+    """When to ask for the last reply. By default the model's profile decides."""
     context_window: ContextWindow | None = None
-    """Decides what of a long conversation the model is shown."""
+    """Chooses which parts of a long conversation the model sees."""
     event_filter: NewEventFilter | None = None
-    """Makes a Stage that a reply's events pass through before anything else sees them."""
+    """Creates the Stage that filters a reply's events before anything else sees them."""
     policy: Policy | None = None
-    """Which calls run, which are denied, and which `approve` is asked about."""
+    """Rules for calls: which run, which are denied, and which need `approve`."""
     approve: Approve | None = None
-    """Asked about calls: only "allow" (or True) runs one. Without it the answer is no."""
+    """Callback that approves calls: a call runs only if it returns "allow" or True. Without it no call is approved."""
     quoted_calls: QuotedCalls = "ask"
-    """Whether `approve` is asked about a call that stands word for word in what the model read."""
+    """Whether to ask `approve` about a call that the model may have copied word for word from a text that it read."""
     before_call: BeforeCall | None = None
-    """Looks at each call before it runs."""
+    """Callback that sees each call before it runs."""
     after_call: AfterCall | None = None
-    """Looks at each result."""
+    """Callback that sees each result."""
     max_parallel_calls: int = DEFAULT_LIMIT
-    """Calls of a reply that are under way together; with 1 they run in their order."""
+    """Maximum calls of a reply that run at the same time. With 1 they run in their order."""
     on_error: OnError = "feedback"
-    """With "fail_fast" a tool that raises ends the run, and the conversation is rolled back."""
+    """With "fail_fast" a tool that raises ends the run and rolls the conversation back."""
     auxdata: Mapping[str, Any] | None = None
-    """What tools find in their Context."""
+    """Data that tools find in their Context."""
     store: Store | None = None
-    """Keeps every canister."""
+    """Stores every canister."""
     clock: Clock = lambda: datetime.now(UTC)  # the default of a field
     """The time in UTC."""
 
 
 class RunOptions(TypedDict, total=False):
-    """What a run may be given besides its prompt."""
+    """The options of a run, besides its prompt."""
 
     history: Iterable[core.Canister | Mapping[str, Any]]
-    """The canisters of a conversation that goes on, or its messages as Chat Completions has them."""
+    """The conversation so far: canisters, or messages of Chat Completions."""
     results: Mapping[str, Any] | None
-    """Results of calls of the history that wait, by their identifiers: a tool's value, or a ToolError."""
+    """Results for waiting calls of the history, by identifier: a tool's value, or a ToolError."""
     approvals: Mapping[str, Answer] | None
-    """Decisions about calls that wait, by their identifiers: what `approve` would have answered."""
+    """Decisions about waiting calls, by identifier: the answers that `approve` would have returned."""
     auxdata: Mapping[str, Any] | None
-    """Added to the agent's own."""
+    """Data for tools, added to the agent's own."""
     approve: Approve | None
-    """Asked in the place of the agent's own callback."""
+    """Callback that approves calls, instead of the agent's own."""
     model: Model | str | None
-    """Asked in the place of the agent's own."""
+    """Model of the run, instead of the agent's own."""
     instructions: Instructions | None
-    """In the place of the agent's own, and of those of the history."""
+    """Instructions of the run, instead of the agent's own and the history's."""
     limits: Limits | None
-    """In the place of the agent's own."""
+    """Limits of the run, instead of the agent's own."""
     controls: core.Controls | None
-    """What is set in them takes the place of the agent's own."""
+    """Controls of the run. Each value that is set replaces the agent's own."""
     tool_choice: core.ToolChoice | None
-    """In the place of the agent's own."""
+    """Tool choice of the run, instead of the agent's own."""
     context: Context | None
-    """The context of a tool: the run is one within the run that called it.
+    """Context of a tool call: the run is nested in the run that made the call.
 
-    The run gets its auxdata, its events are told there, what it takes counts there, and `approve` of that run is asked
-    if the agent has none.
+    The nested run gets the outer run's auxdata and reports its events there. Its usage counts against both runs. If the
+    agent has no `approve`, the outer run's `approve` is asked.
     """
     journal: Journal | None
-    """Where the run writes down what it is about to do.
+    """Journal that records what the run is about to do.
 
-    With one that has the progress of an interrupted run, that run goes on: `history` is its conversation as far as it
-    was saved, and there is no prompt. Calls that neither `results` nor `approvals` name are judged as those of a fresh
-    reply.
+    If the journal has the progress of an interrupted run, that run resumes: `history` is its conversation as far as it
+    was saved, and there is no prompt. Calls without an entry in `results` or `approvals` are judged like new calls.
     """
 
 
 def check_tool_choice(choice: core.ToolChoice, names: Collection[str]) -> None:
-    """Refuse the choice of a tool that is not there. Raises CallerError."""
+    """Raise CallerError if the chosen tool does not exist."""
     if isinstance(choice, core.NamedTool) and choice.name not in names:
         raise CallerError(f"no tool {choice.name!r}", path="tool_choice", hint=suggest(choice.name, names))
     if choice == "required" and not names:
@@ -227,7 +225,7 @@ def check_tool_choice(choice: core.ToolChoice, names: Collection[str]) -> None:
 
 
 def merge_controls(controls: core.Controls, others: core.Controls | None) -> core.Controls:
-    """The controls, with what is set in the others in its place."""
+    """Return the controls, with the values that `others` sets instead of their own."""
     if others is None:
         return controls
     changed = {
@@ -237,17 +235,17 @@ def merge_controls(controls: core.Controls, others: core.Controls | None) -> cor
 
 
 def read_history(history: Any, model: str) -> list[core.Canister]:
-    """The canisters of a conversation.
+    """Return the canisters of a conversation.
 
     Args:
-        history: Canisters (an iterable of them), or messages as Chat Completions has them (`{"role": "user", "content": "..."}`).
-        model: The name of the model that reasoning in the messages is taken to be of.
+        history: Canisters (any iterable), or messages of Chat Completions (`{"role": "user", "content": "..."}`).
+        model: Name of the model that reasoning in the messages is attributed to.
 
     Returns:
         The canisters, in their order.
 
     Raises:
-        CallerError: Something in it is neither, or a message is malformed; the path says where.
+        CallerError: An item is neither of them, or a message is malformed. The path names the item.
     """
     if history is None or isinstance(history, (str, bytes, Mapping)):
         kind = type(history).__name__
@@ -265,10 +263,10 @@ def read_history(history: Any, model: str) -> list[core.Canister]:
 
 
 def _read_message(message: Mapping[str, Any], path: str, model: str) -> Iterable[core.Canister]:
-    from callboard.wires.chat import decode_request  # noqa: PLC0415  # where somebody writes messages
+    from callboard.wires.chat import decode_request  # noqa: PLC0415  # only for histories of messages
 
     if "role" in message and not any(message.get(key) is not None for key in _SAID):
-        # Another provider's shape would be read as one that says nothing.
+        # A message of another provider's shape would be read as an empty message.
         hint = f"a message has one of {', '.join(_SAID)}; of another provider's, make canisters"
         raise CallerError("a message without content", path=path, hint=hint)
     try:

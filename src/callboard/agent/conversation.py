@@ -1,4 +1,4 @@
-"""Conversations on disk: a folder each, in the data directory."""
+"""Conversations on disk: one folder each, in the data directory."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ _BLOCK = 4096
 
 
 def conversations_directory() -> Path:
-    """`${XDG_DATA_HOME:-~/.local/share}/callboard/conversations`."""
+    """Return `${XDG_DATA_HOME:-~/.local/share}/callboard/conversations`."""
     return data_directory() / "conversations"
 
 
 class Conversation:
-    """One kept conversation: a Store for an agent, and the history for its next run.
+    """One stored conversation: a Store for an agent, and the history for its next run.
 
-    `identifier` names it, `canisters` are those it goes on from.
+    `identifier` is its name. `canisters` is the conversation so far.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -37,21 +37,21 @@ class Conversation:
 
     @property
     def path(self) -> Path:
-        """Its file."""
+        """The file of the conversation."""
         return self._transcript.path
 
     @classmethod
     def begin(cls, directory: Path | None = None) -> Conversation:
-        """A new one, named by its time; on the disk from its first canister on."""
+        """Return a new conversation, named by its time. Its file is created with the first canister."""
         name = f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(3)}"
         return cls((directory or conversations_directory()) / name)
 
     @classmethod
     def resume(cls, identifier: str, directory: Path | None = None) -> Conversation:
-        """The one of that name. Raises CallerError."""
+        """Return the conversation with this identifier. Raises CallerError."""
         folder = directory or conversations_directory()
         is_kept = False
-        with suppress(OSError, TypeError, ValueError):  # a name that no file can have
+        with suppress(OSError, TypeError, ValueError):  # not a valid file name
             is_kept = Path(identifier).name == identifier and (folder / identifier / _FILE).is_file()
         if not is_kept:
             raise CallerError("no such conversation", path=str(identifier)[:64], hint=f"they are kept in {folder}")
@@ -59,7 +59,7 @@ class Conversation:
 
     @classmethod
     def latest(cls, directory: Path | None = None) -> Conversation:
-        """The one that was begun last. Raises CallerError if there is none."""
+        """Return the newest conversation. Raises CallerError if there is none."""
         folder = directory or conversations_directory()
         names = sorted(path.parent.name for path in folder.glob(f"*/{_FILE}"))
         if not names:
@@ -67,10 +67,10 @@ class Conversation:
         return cls(folder / names[-1])
 
     def append(self, item: core.Canister | core.RolledBack, /) -> None:
-        """Keep it, on the disk when this returns. A canister that does not say when it was made is made now.
+        """Store a canister; it is on disk when this returns. A canister without a time gets the current time.
 
         Raises:
-            CallerError: It is no canister, or goes back to before the beginning.
+            CallerError: The item is not a canister, or rolls back to before the beginning.
         """
         if isinstance(item, core.RolledBack) and item.to >= 0:
             self._transcript.append(item)
@@ -85,7 +85,7 @@ class Conversation:
             )
 
     def rollback(self) -> core.RolledBack:
-        """Goes back to before what the user said last. Raises CallerError if nothing was said."""
+        """Roll back to before the last user prompt. Raises CallerError if there is none."""
         positions = [at for at, canister in enumerate(self.canisters) if isinstance(canister, core.UserCanister)]
         if not positions:
             raise CallerError("nothing to roll back", path=self.identifier)
@@ -94,9 +94,9 @@ class Conversation:
         return rolled_back
 
     def fork(self, rounds: int | None = None) -> Conversation:
-        """A new conversation that begins with this one's first `rounds` replies and their results; None takes all.
+        """Return a new conversation with the first `rounds` replies of this one and their results; None copies all.
 
-        Raises CallerError for more rounds than there are, and for what is no number of them.
+        Raises CallerError if `rounds` is not a number of rounds that this conversation has.
         """
         if rounds is not None and (type(rounds) is not int or rounds < 0):
             hint = "give one from 0 up, or None for all"
@@ -126,18 +126,17 @@ class Conversation:
 
 
 class Transcript:
-    """A Store: a JSONL file with a canister a line, and lines that say where the conversation was rolled back.
+    """A Store: a JSONL file with one canister per line, and lines for rollbacks.
 
-    The file and its folder are made at the first canister, for their owner alone. Law: what was appended is on disk when
-    `append` returns, and no line of the file is ever changed; what is taken away is only the beginning of a line that
-    could not be written whole.
+    The first canister creates the file and its folder, for their owner alone. Law: an appended item is on disk when
+    `append` returns, and no line of the file ever changes. Only an incomplete last line is removed.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
 
     def append(self, item: core.Canister | core.RolledBack, /) -> None:
-        """Raises OSError, with the file as it was, if it cannot be written."""
+        """Write the item. Raises OSError and leaves the file as it was if it cannot be written."""
         self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         file = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o600)
         try:
@@ -157,9 +156,9 @@ class Transcript:
             os.close(file)
 
     def read(self) -> list[core.Canister]:
-        """The canisters of the conversation as it goes on: what was rolled back is not among them.
+        """Return the canisters of the conversation, without those that were rolled back.
 
-        A last line that was cut is left out. Raises CallerError that names the line that is no canister.
+        An incomplete last line is ignored. Raises CallerError that names the line if a line is not a canister.
         """
         canisters: list[core.Canister] = []
         for number, line in enumerate(self.path.read_bytes().split(b"\n")[:-1], 1):
@@ -175,7 +174,7 @@ class Transcript:
 
 
 def _end_of_lines(file: int, end: int) -> int:
-    """Where the last whole line ends: a process may have died in the middle of the next."""
+    """Return where the last whole line ends: a process may have died in the middle of the next line."""
     while end:
         begin = max(0, end - _BLOCK)
         newline = os.pread(file, end - begin, begin).rfind(b"\n")

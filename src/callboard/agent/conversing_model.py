@@ -1,4 +1,4 @@
-"""A model with `converse`, which callers use without making an Agent themselves."""
+"""A model with `converse`, for callers who do not make an Agent themselves."""
 
 from __future__ import annotations
 
@@ -25,25 +25,25 @@ class ConversingModel:
 
     @property
     def name(self) -> str:
-        """What it was asked for by, such as `openai:gpt-4o`."""
+        """The name that the caller asked for, such as `openai:gpt-4o`."""
         return self._model.name
 
     def batches(self, request: Request, /) -> AsyncGenerator[list[Event]]:
-        """One reply."""
+        """Send the request and return the events of the reply."""
         return self._model.batches(request)
 
     async def converse(
         self, canisters: Iterable[Canister], *, ensembles: Iterable[Ensemble] = (), **options: Any
     ) -> Sequence[Canister]:
-        """The canisters that follow: calls are run until a reply makes none. Options are those of Agent.
+        """Run calls until a reply makes none, and return the new canisters. `options` are parameters of Agent.
 
-        Raises ProviderError if the provider failed.
+        Raises ProviderError if the provider fails.
         """
         result = await Agent(self, ensembles=ensembles, **options).run(history=canisters)
         return result.canisters
 
     async def aclose(self) -> None:
-        """Closes the connections; a later reply makes new ones."""
+        """Close the connections. A later reply opens new ones."""
         await self._model.aclose()
 
 

@@ -1,4 +1,4 @@
-"""The type of a run's output: how a model is asked for a value of it, and how its text is read."""
+"""The type of a run's output: how to ask a model for a value of the type, and how to read its text."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ OutputT_co = TypeVar("OutputT_co", default=str, covariant=True)
 
 
 _TYPING: Final = ("types", "typing", "typing_extensions")
-"""Modules whose classes represent types that are no class, such as `list[str]` and `City | None`."""
+"""Modules whose classes represent types that are not classes, such as `list[str]` and `City | None`."""
 _HINT: Final = "give a type that JSON can say, such as str, a dataclass, a pydantic model or list[int]"
 
 OutputValidator: TypeAlias = Callable[[OutputT_co], str | Awaitable[str | None] | None]
-"""Says what is wrong with an output, for the model to read; None or an empty text accepts it. Sync or async."""
+"""Returns what is wrong with an output, in words for the model. None or an empty text accepts it. Sync or async."""
 
 
 class Output(Generic[OutputT_co]):
-    """An output of the type `kind`: anything a tool's parameter may be.
+    """An output of the type `kind`, which is any type that a tool's parameter may have.
 
-    A type that is no object in JSON travels as `{"answer": value}`, since providers constrain to objects. Models that
-    nothing constrains write the value alone as well, which is taken.
-    Raises CallerError for what is no type, or a type that JSON cannot say.
+    A type that is not a JSON object is sent as `{"answer": value}`, because providers constrain replies to objects.
+    Unconstrained models often write the value alone; that is accepted too.
+    Raises CallerError if `kind` is not a type, or JSON cannot express it.
     """
 
     def __init__(self, kind: TypeForm[OutputT_co]) -> None:
@@ -64,7 +64,7 @@ class Output(Generic[OutputT_co]):
         return Constraint("answer", self.schema, strict=False)
 
     def read(self, text: str) -> OutputT_co:
-        """The value that a text spells. Raises ArgumentsInvalid."""
+        """Return the value that a text contains. Raises ArgumentsInvalid."""
         from callboard.adapters import parse_json_response  # noqa: PLC0415 - costs 20 ms, on first use
 
         value: Any = parse_json_response(text)
@@ -75,7 +75,7 @@ class Output(Generic[OutputT_co]):
         try:
             return self._validate(value)
         except ArgumentsInvalid:
-            with suppress(ArgumentsInvalid):  # a value that has such a key itself
+            with suppress(ArgumentsInvalid):  # the value itself has a key "answer"
                 return self._validate({"answer": value})
             raise
 
@@ -84,9 +84,9 @@ class Output(Generic[OutputT_co]):
 
 
 class PartialObject:
-    """Reads the first JSON object of a text that is still being written.
+    """Read the first JSON object of a text that is still arriving.
 
-    Law: the pieces of the text do not matter. A number is in the value when the next character shows its end.
+    Law: the result does not depend on how the text is split. A number counts when the next character shows its end.
     """
 
     def __init__(self) -> None:
@@ -105,7 +105,7 @@ class PartialObject:
             self._pieces = [text[start:]]
             try:
                 return _read_partial(text[start:])
-            except ValueError:  # not an object, whatever follows
+            except ValueError:  # not an object, no matter what follows
                 start = text.find("{", start + 1)
         self._pieces = []
         return None
@@ -125,9 +125,9 @@ def _read_partial(text: str) -> dict[str, Any]:
 
 
 class OutputCheck(Generic[OutputT_co]):
-    """Reads the text of a reply that would end the run, and asks the user's validator about the value.
+    """Read the text of a reply that would end the run, and ask the user's validator about the value.
 
-    `value` is that of the last text, UNSET where something was wrong with it.
+    `value` is the value of the last text, or UNSET if something was wrong with it.
     """
 
     def __init__(self, output: Output[OutputT_co] | None, validator: OutputValidator[OutputT_co] | None) -> None:
@@ -137,7 +137,7 @@ class OutputCheck(Generic[OutputT_co]):
         self._partial = PartialObject() if output is not None else None
 
     def follow(self, event: Event) -> None:
-        """Takes what a reply says, where a value is to come."""
+        """Read an event of the reply, if a typed value is expected."""
         if self._partial is None:
             return
         if isinstance(event, TextPiece):
@@ -147,15 +147,15 @@ class OutputCheck(Generic[OutputT_co]):
 
     @property
     def partial(self) -> Any:
-        """The value's JSON as far as the last reply goes."""
+        """The JSON of the value, as far as the last reply has arrived."""
         value = self._partial.value if self._partial is not None else None
         return value.get("answer") if value is not None and self._output and self._output.wrapped else value
 
     async def complaint(self, text: str) -> str:
-        """What is wrong with a text, for the model to read; empty if nothing is.
+        """Return what is wrong with a text, in words for the model; empty if nothing is wrong.
 
         Raises:
-            CallerError: The validator gave neither a text nor None.
+            CallerError: The validator returned neither a text nor None.
         """
         self.value = UNSET
         try:
@@ -173,7 +173,7 @@ class OutputCheck(Generic[OutputT_co]):
         return reason or ""
 
     def read(self, text: str) -> OutputT_co:
-        """The value that a text spells, the text itself where no type was asked for. Raises ArgumentsInvalid."""
+        """Return the value of a text, or the text itself if there is no output type. Raises ArgumentsInvalid."""
         return cast("OutputT_co", text) if self._output is None else self._output.read(text)
 
 
@@ -181,7 +181,7 @@ _FENCED = re.compile(r"```\w*\n(.*)\n```", re.DOTALL)
 
 
 def _scalar(text: str) -> Any:
-    """The JSON value that a text is, but for a fence around it and thoughts before it; the text where it is none."""
+    """Return the JSON value of a text, without a fence and thoughts. Return the text if it is not JSON."""
     stripped = text.rpartition("</think>")[2].strip()
     fenced = _FENCED.fullmatch(stripped)
     try:

@@ -1,7 +1,7 @@
 """The ReAct agent: another constructor, named states and results around a run of `Agent`.
 
-The temperature stays as it was given. It is not raised after a mistake: models that take one temperature only
-refuse that, and what helps is that the model reads its mistake.
+The temperature never changes. Other agents raise it after a mistake, but models with a fixed temperature reject that,
+and reading the mistake is what helps the model.
 """
 
 from __future__ import annotations
@@ -35,28 +35,28 @@ from callboard.tools import Ensemble, ToolLike
 
 MAX_STEPS = 10
 MAX_OBSERVATION = 500
-"""Characters of a result that `verbose` shows."""
+"""Maximum characters of a result that `verbose` shows."""
 MAX_PROMPT_FILE = 1024 * 1024
-"""Bytes."""
+"""Maximum size of a prompt file, in bytes."""
 
 INSTRUCTIONS = (
     "Answer the question. Use the tools for what you do not know: never guess, and answer only from what they gave."
 )
 
 _PAYLOADS = replace(ACTION, frames=tuple([replace(each, at_line_start=False) for each in ACTION.frames]))
-"""The specification's payloads, a tool, an answer or a scratchpad, also behind words in their line."""
+"""The specification's payloads (a tool, an answer or a scratchpad), also if other words precede them in the line."""
 
 State: TypeAlias = Literal["completed", "step_limit_reached", "error"]
 
 
 class NoAnswer(CallboardError):
-    """A run ended without a whole answer."""
+    """A run ended without a complete answer."""
 
     party = "model"
 
 
 class StepLimitReached(NoAnswer):
-    """The steps ran out, and the last attempt gave no answer either."""
+    """The steps are used up, and the final attempt gave no answer either."""
 
     def __init__(self, message: str, *, steps_taken: int, final_attempt_made: bool) -> None:
         super().__init__(message, hint="raise max_steps, or ask for less at once")
@@ -66,7 +66,7 @@ class StepLimitReached(NoAnswer):
 
 @dataclass(frozen=True)
 class FinalAnswer:
-    """An answer. `source` says whether it came by itself or was asked for when the steps had run out."""
+    """An answer. `source` says whether the model gave it on its own or was asked after its steps were used up."""
 
     value: str
     source: Literal["normal", "final_attempt"] = "normal"
@@ -78,7 +78,7 @@ class FinalAnswer:
 class ReactResult:
     """The result of a run.
 
-    `metadata` has the `canisters` that the run added, its `usage`, and in `why` what it fell short of.
+    `metadata` has the `canisters` that the run added, its `usage`, and in `why` the reason if it is incomplete.
     """
 
     output: str
@@ -91,20 +91,19 @@ class ReactResult:
 
 
 RunResult: TypeAlias = ReactResult
-"""A name of the specification. `callboard.agent.RunResult` is the result of an Agent's run."""
+"""The specification's name. `callboard.agent.RunResult` is the result of an Agent's run."""
 
 
 class ReactAgent:
-    """Answers questions with tools.
+    """Answer questions with tools.
 
-    `tools` are Tools, functions or Invokers. `model` is a Model, or a name; one without a provider before its
-    colon is asked for at OpenAI's or at `base_url`. `api_key` and `base_url` are by default OPENAI_API_KEY and
-    OPENAI_BASE_URL. `prompt_file` is a text file with the instructions; `{tools}` in it becomes the list of the
-    tools. `temperature` None leaves it to the provider, `max_tokens` bounds a reply. With AUTO the mode is that
-    of `get_adapter`.
+    `tools` are Tools, functions or Invokers. `model` is a Model or a name. A name without a provider before its colon
+    means OpenAI, or the server at `base_url`. `api_key` and `base_url` default to OPENAI_API_KEY and OPENAI_BASE_URL.
+    `prompt_file` is a text file with the instructions; the list of the tools replaces `{tools}` in it. If
+    `temperature` is None, the provider chooses. `max_tokens` limits each reply. AUTO selects the mode of `get_adapter`.
 
-    Raises ValueError for no tools, two of one name, or an unknown mode; CallerError for a model or file that
-    cannot be.
+    Raises ValueError if there are no tools, two have the same name, or the mode is unknown. Raises CallerError if the
+    model or the file cannot be used.
     """
 
     def __init__(  # noqa: PLR0917  # the specification's order
@@ -124,7 +123,7 @@ class ReactAgent:
         mode = ToolCallingMode(tool_calling_mode)
         if isinstance(model, str):
             self._open = partial(_access, model, mode, api_key=api_key or "", base_url=base_url)
-            self._open()  # says now what cannot be
+            self._open()  # raises now if the model cannot be used
         elif mode is not ToolCallingMode.AUTO or api_key or base_url:
             raise CallerError("a Model has its own mode, key and URL", path="model", hint="give its name instead")
         self._model = model
@@ -144,11 +143,11 @@ class ReactAgent:
     async def run(
         self, question: str, *, max_steps: int = MAX_STEPS, verbose: bool = False, return_result: bool = False
     ) -> str | ReactResult:
-        """The answer, or with `return_result` the result of the run, whatever it is.
+        """Return the answer, or with `return_result` the result of the run, even if it failed.
 
-        `max_steps` are the replies that may call; then one last is asked for without tools. `verbose` tells the
-        steps on standard error. Raises StepLimitReached if that gave nothing, ProviderError if the provider
-        failed, NoAnswer if the reply was cut short or empty; with `return_result` they are in its `error`.
+        `max_steps` is the maximum of replies with calls; then the model is asked once more, without tools. `verbose`
+        prints the steps to standard error. Raises StepLimitReached if that gave no answer, ProviderError if the
+        provider failed, NoAnswer if the reply was cut or empty. With `return_result` the error is in `error` instead.
         """
         check_arguments(max_steps=max_steps)
         begun = time.monotonic()
@@ -184,14 +183,14 @@ class ReactAgent:
     def run_sync(
         self, question: str, *, max_steps: int = MAX_STEPS, verbose: bool = False, return_result: bool = False
     ) -> str | ReactResult:
-        """`run` where no event loop runs."""
+        """Do what `run` does, without an event loop."""
         running: Any = self.run(question, max_steps=max_steps, verbose=verbose, return_result=return_result)  # type: ignore[call-overload]  # one of the two
         result: str | ReactResult = asyncio.run(running)
         return result
 
     @asynccontextmanager
     async def _enter_model(self) -> AsyncGenerator[core.Model]:
-        """The model; one given by name is made for the run, and its connections are closed with it."""
+        """Yield the model. A model with only a name is opened for this run and closed afterwards."""
         if not isinstance(self._model, str):
             yield self._model
             return
@@ -225,9 +224,9 @@ def _ensemble(tools: Iterable[ToolLike]) -> Ensemble:
 
 
 def _access(name: str, mode: ToolCallingMode, *, api_key: str, base_url: str) -> PlannedModel:
-    """The model of a name, at OpenAI's if nothing says where.
+    """Open the model of a name, at OpenAI if nothing names a server.
 
-    Of an endpoint that is another's no more is known than `Agent` knows: not that it holds replies to a schema.
+    For an endpoint of someone else, assume no more than `Agent` does: it may not support response schemas.
     """
     decided = mode_of(name) if mode is ToolCallingMode.AUTO else mode
     provider, _ = split_provider(name, providers())
@@ -252,7 +251,7 @@ def _outcome(done: AgentResult, failure: Exception | None, max_steps: int, secon
     output = done.text
     answered = bool(output) and not isinstance(
         done.canisters[-1], core.ResultCanister
-    )  # text beside a call is no answer
+    )  # text beside a call is not an answer
     ran_out = done.state == "incomplete" and done.rounds > max_steps
     steps = min(done.rounds, max_steps)
     state: State = "error"

@@ -1,10 +1,9 @@
-"""Go on with calls of a history that wait: with their results, or with decisions about them.
+"""Resume a history with waiting calls: with their results, or with decisions about them.
 
-A call that was allowed runs as if it had been allowed at once. What cannot be meant is refused before anything runs: a
-decision about no call, about one that has its result, or in words that are none.
+An allowed call runs as if it had been allowed at once. Invalid decisions are refused before anything runs: about an
+unknown call, about a call that has its result, or with an unknown word.
 
-A run that was interrupted goes on in the same way, but for calls that nothing was decided about: they did not begin, and
-are judged as those of a fresh reply.
+An interrupted run resumes in the same way, but its undecided calls had not started. They are judged like new calls.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from callboard.tools import Invoker, Policy, check_call, edited_invocation
 
 
 class Resumption(NamedTuple):
-    """The calls that wait, the results of some of them, the decisions about others, and what the user says next."""
+    """The waiting calls, the results of some, the decisions about others, and the user's next prompt."""
 
     invocations: tuple[core.InvocationCanister, ...]
     answered: Mapping[str, core.ResultCanister]
@@ -35,7 +34,7 @@ class Resumption(NamedTuple):
 
 
 class Interruption(NamedTuple):
-    """What was saved of an interrupted run, and by the identifiers of calls decisions and results that came since."""
+    """The saved state of an interrupted run, and later decisions and results by call identifier."""
 
     progress: core.RunProgress
     decisions: Mapping[str, core.ApprovalAnswered]
@@ -43,7 +42,7 @@ class Interruption(NamedTuple):
 
 
 def find_waiting_calls(history: Iterable[core.Canister]) -> list[core.InvocationCanister]:
-    """The invocations of a history that have no result."""
+    """Return the invocations of a history that have no result."""
     waiting: dict[str, list[tuple[int, core.InvocationCanister]]] = {}
     for place, canister in enumerate(history):
         if isinstance(canister, core.InvocationCanister):
@@ -56,7 +55,7 @@ def find_waiting_calls(history: Iterable[core.Canister]) -> list[core.Invocation
 def complete_results(
     waiting: Iterable[core.InvocationCanister], results: Mapping[str, Any], now: datetime
 ) -> Iterator[core.ResultCanister]:
-    """A result for each call that waits. Raises CallerError for a result of nothing."""
+    """Yield a result for each waiting call. Raises CallerError if a result belongs to no waiting call."""
     identifiers = dict.fromkeys(each.identifier for each in waiting)
     _check_known(results, identifiers, "result")
     for identifier in identifiers:
@@ -79,23 +78,23 @@ def read_resumption(
     validated: bool,
     now: datetime,
 ) -> Resumption:
-    """What decisions about calls that wait mean.
+    """Read the decisions about waiting calls.
 
     Args:
         waiting: The calls of the history that have no result.
-        approvals: The decisions, by the identifiers of the calls.
-        results: Results of others of them.
-        prompt: What the user says next.
-        invokers: The tools by the names that models call them.
-        policy: The rules, which edited arguments pass as well.
+        approvals: The decisions, by call identifier.
+        results: Results of other waiting calls.
+        prompt: The user's next prompt.
+        invokers: The tools by the names that models use.
+        policy: The rules. Edited arguments have to pass them too.
         validated: Whether edited arguments are validated.
         now: The time.
 
     Returns:
-        What the run begins with. A call without a decision is cancelled.
+        The work that the run starts with. A call without a decision is cancelled.
 
     Raises:
-        CallerError: A decision is none, is about no call that waits, or about one that is decided twice.
+        CallerError: A decision is invalid, belongs to no waiting call, or decides a call twice.
     """
     calls = {each.identifier: each for each in waiting}
     counts = Counter(each.identifier for each in waiting)
@@ -132,24 +131,24 @@ def read_interruption(
     prompt: core.UserCanister,
     now: datetime,
 ) -> Interruption:
-    """What is known of an interrupted run when it goes on.
+    """Return the saved state of an interrupted run that is to resume.
 
     Args:
         history: Its conversation as far as it was saved.
-        progress: What was saved of it besides.
-        approvals: Decisions about calls that wait, by their identifiers.
-        results: Results of calls that wait.
-        prompt: What the user says next, which has to be nothing.
+        progress: The rest of its saved state.
+        approvals: Decisions about waiting calls, by identifier.
+        results: Results of waiting calls.
+        prompt: The user's next prompt, which must be empty.
         now: The time.
 
     Returns:
-        What the run goes on with.
+        The state that the run resumes from.
 
     Raises:
-        CallerError: There is a prompt, or a decision or a result is about no call that waits.
+        CallerError: There is a prompt, or a decision or a result belongs to no waiting call.
     """
     if prompt.content:
-        raise CallerError("an interrupted run goes on without a prompt", path="prompt", hint="let it end first")
+        raise CallerError("an interrupted run resumes without a prompt", path="prompt", hint="let it end first")
     calls = {each.identifier: each for each in find_waiting_calls(history)}
     _check_known(approvals, calls, "approval")
     _check_known(results, calls, "result")
@@ -168,7 +167,7 @@ def _check_known(decided: Iterable[str], identifiers: Mapping[str, Any], what: s
 def _check_edited(
     decision: core.ApprovalAnswered, invokers: Mapping[str, Invoker], policy: Policy, path: str, *, validated: bool
 ) -> None:
-    """Raises CallerError for edited arguments that the tool cannot or may not be called with."""
+    """Raise CallerError if the tool does not accept or allow the edited arguments."""
     call, arguments = decision.invocation, decision.arguments
     if arguments is None or check_call(call, invokers) is not None:
         return

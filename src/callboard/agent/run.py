@@ -1,8 +1,8 @@
 """Drive one run: call models, run invocations, ask people, store canisters.
 
-`Loop` decides, `Run` does. It has one generator (`_events`), and a model one (`batches`): between a connection and the
-caller's `async for` stand three at most, because each one costs every event its time (tests/agent/test_pull_loop.py).
-Law: an event is fed to the loop before the caller gets it, so that whatever the caller saw is in the transcript.
+`Loop` decides, `Run` acts. A run has one generator (`_events`), and a model one (`batches`). At most three generators
+separate a connection from the caller's `async for`: each one slows every event (tests/agent/test_pull_loop.py).
+Law: the loop gets an event before the caller does, so everything that the caller saw is in the transcript.
 """
 
 from __future__ import annotations
@@ -57,19 +57,19 @@ _log = logging.getLogger(__name__)
 _Value = TypeVar("_Value")
 
 Instructions: TypeAlias = str | Callable[[Context], str | Awaitable[str]]
-"""The instructions of an agent: a text, or a function of the run's context that gives it, sync or async."""
+"""The instructions of an agent: a text, or a function of the run's context that returns it, sync or async."""
 
 NewEventFilter: TypeAlias = Callable[[], core.Stage[core.Event, core.Event]]
-"""Makes what a reply's events pass through before anything else sees them."""
+"""Creates the Stage that filters a reply's events before anything else sees them."""
 
 
 class RunResult(msgspec.Struct, Generic[OutputT_co], frozen=True):
     """The result of a run.
 
-    `text` is that of the last reply, whatever became of the run. `canisters` are those that the run added, its
-    prompt among them; `why` says what it fell short of; `pending` are the invocations that wait for results from
-    outside; `cost` is None where prices are not known; `agent` is the one that had the conversation last. `usage` and
-    `cost` hold those of the runs that its tools began within it.
+    `text` is the text of the last reply, even if the run failed. `canisters` are the canisters that the run added,
+    including its prompt. `why` says why a run is incomplete. `pending` are the invocations that wait for results from
+    outside. `cost` is None if prices are unknown. `agent` is the last agent of the conversation. `usage` and `cost`
+    include the nested runs of tools.
     """
 
     text: str
@@ -89,10 +89,10 @@ class RunResult(msgspec.Struct, Generic[OutputT_co], frozen=True):
 
     @property
     def output(self) -> OutputT_co:
-        """The text of a completed run, or the value that it spells where the agent has an output type.
+        """The text of a completed run, or its value if the agent has an output type.
 
         Raises:
-            NoOutput: The run did not complete, or the model refused to answer. `text` is there nevertheless.
+            NoOutput: The run did not complete, or the model refused to answer. `text` is available nevertheless.
         """
         if self._output is UNSET:
             raise NoOutput(self.state, self.why or "the model refused to answer")
@@ -101,9 +101,9 @@ class RunResult(msgspec.Struct, Generic[OutputT_co], frozen=True):
 
 @dataclass(frozen=True)
 class SharedOptions:
-    """What is the same in a run whichever agent has the conversation.
+    """The options of a run that do not depend on its current agent.
 
-    `approve` is asked in the place of an agent's own callback, `fallback` where an agent has none.
+    `approve` replaces an agent's own callback. `fallback` is asked if an agent has none.
     """
 
     auxdata: Mapping[str, Any]
@@ -113,9 +113,9 @@ class SharedOptions:
 
 @dataclass(frozen=True, eq=False)
 class ActiveAgent:
-    """What a run has of the agent that has the conversation.
+    """The current agent of a run, with all that the run needs from it.
 
-    `overrides` says that its instructions take the place of whatever instructions the history has.
+    If `overrides` is True, its instructions replace the history's.
     """
 
     agent: Agent[Any]
@@ -132,15 +132,15 @@ class ActiveAgent:
     output_check: OutputCheck[Any]
     approve: core.Approve | None
     resource: AbstractAsyncContextManager[Any]
-    """Open while the agent has the conversation: the connections of its model."""
+    """The connections of its model, open while the agent has the conversation."""
 
     def loop(self, canisters: Iterable[core.Canister] = (), **run: Any) -> Loop:
-        """A loop with the agent's tools and rules; `run` are the run's own arguments of Loop."""
+        """Return a loop with the agent's tools and rules. `run` holds the run's own arguments of Loop."""
         guard = create_repeat_guard(self.on_repeated_call, self.invokers)
         return Loop(canisters, self.invokers, rules=self.rules, guard=guard, **run)
 
     async def instruct(self, auxdata: Mapping[str, Any]) -> str:
-        """The text of its instructions. Raises CallerError where a function gives none."""
+        """Return the text of its instructions. Raises CallerError if a function does not return a text."""
         text: Any = self.instructions
         if not isinstance(text, str):
             text = text(Context(MappingProxyType(dict(auxdata))))
@@ -151,9 +151,9 @@ class ActiveAgent:
 
 
 class OuterRun:
-    """What a run hands to a tool, for a run that the tool begins within it (`Context.run`).
+    """A run, as seen by a tool that starts a nested run (`Context.run`).
 
-    Questions are put one after another, and in the event loop of the outer run: a tool's thread may have its own.
+    Questions are asked one after another, in the event loop of the outer run: a tool's thread may have its own loop.
     """
 
     def __init__(
@@ -176,7 +176,7 @@ class OuterRun:
         return None if self._approve is None else self._ask
 
     def emit(self, event: core.Event) -> None:
-        """Tell the outer run an event of the inner one."""
+        """Report an event of the inner run to the outer run."""
         self._emit(core.Nested(self._invocation.identifier, self._invocation.name, event))
 
     async def _ask(self, invocation: core.InvocationCanister, why: str) -> core.Answer:
@@ -192,23 +192,23 @@ class OuterRun:
 
 
 class Run(Generic[OutputT_co]):
-    """A run of an agent: iterate over it for its events, then `result` is there.
+    """A run of an agent: iterate over it for its events, then read `result`.
 
-    A run that may be left early is entered first (`async with agent.stream(...) as run`): where the block is left, or
-    its task is cancelled, what is under way is cancelled too, the model's reply upstream and the tools; the result's
-    state is then `cancelled`. `failure` is the error that ended a run which failed.
+    If you may leave a run early, enter it first (`async with agent.stream(...) as run`). Leaving the block or
+    cancelling its task also cancels the model's reply upstream and the tools. The state of the result is then
+    `cancelled`. `failure` is the error that ended a failed run.
 
     Args:
-        loop: Decides what follows.
-        active: The agent that has the conversation.
-        shared: What is the same for each agent.
+        loop: Decides what happens next.
+        active: The current agent.
+        shared: The options that are the same for each agent.
         history_length: Canisters of the conversation before the run.
         clock: The time in UTC.
-        store: Keeps every canister.
-        outer: The run that this one is within.
+        store: Stores every canister.
+        outer: The run that this run is nested in.
         resumption: Decisions about calls of the history.
-        journal: Where the run writes down what it is about to do.
-        interruption: What is known of the run that goes on, if it was interrupted.
+        journal: Records what the run is about to do.
+        interruption: The saved state, if the run was interrupted.
     """
 
     def __init__(
@@ -233,11 +233,11 @@ class Run(Generic[OutputT_co]):
         self._resumption = resumption
         self._interruption = interruption
         self._agents = {id(active.agent): active}
-        """Those that had the conversation."""
+        """All agents that have had the conversation, by identity."""
         self._history_length = self._begun_at = history_length
         self._stored = len(loop.transcript) if interruption else history_length
         self._decisions = {**interruption.decisions} if interruption else {}
-        """About calls that the run asks about, by their identifiers."""
+        """Decisions about calls that the run asks about, by identifier."""
         self._clock = clock
         self._store = store
         self._journal: RunJournal | None = None
@@ -249,15 +249,15 @@ class Run(Generic[OutputT_co]):
         self._asking = asyncio.Lock()
         self._resources = AsyncExitStack()
         self._instructions: core.SupervisorCanister | None = None
-        """Shown in the place of the conversation's own; None shows those."""
+        """Instructions that replace the conversation's; None leaves the conversation as it is."""
         self._has_called = False
-        """Whether the agent that has the conversation has called."""
+        """Whether the current agent has made a call."""
         self._actions: deque[Action] = deque()
         self._span: Span | None = None
-        """Where telemetry is on."""
+        """Span of the run, if telemetry is on."""
         self._begun = False
         self._block: AsyncExitStack | None = None
-        """Closes the iterator of a run that was entered. Else nothing holds it: Python closes one that is left."""
+        """Closes the iterator of an entered run. Otherwise nothing refers to the iterator, and Python closes it."""
 
     def __repr__(self) -> str:
         state = self._result.state if self._result else "under way" if self._begun else "not begun"
@@ -265,26 +265,26 @@ class Run(Generic[OutputT_co]):
 
     @property
     def agent(self) -> Agent[Any]:
-        """The agent that has the conversation."""
+        """The current agent of the conversation."""
         return self._active.agent
 
     @property
     def ended(self) -> bool:
-        """Whether it is over, and `result` can be read."""
+        """Whether the run has ended and `result` is available."""
         return self._result is not None
 
     @property
     def result(self) -> RunResult[OutputT_co]:
-        """The result of the run. Raises CallerError while it is not over."""
+        """The result of the run. Raises CallerError while the run is under way."""
         if self._result is None:
             raise CallerError("the run is not over", path="result", hint="iterate over the run's events first")
         return self._result
 
     @property
     def partial_output(self) -> Any:
-        """The output while it is written, where it is of a type: JSON as far as it came, None before it begins.
+        """The typed output while the model writes it, as JSON so far; None before it begins.
 
-        It is what the model wrote, neither validated nor coerced, and one and the same object while it grows.
+        The value is neither validated nor coerced. It is the same object while it grows.
         """
         return self._active.output_check.partial
 
@@ -306,7 +306,7 @@ class Run(Generic[OutputT_co]):
         return events
 
     async def _events(self) -> AsyncGenerator[core.Event]:
-        """The run's one generator: what an action of the loop needs is awaited here, and its events are given here."""
+        """The run's only generator: await what each action of the loop needs, and yield its events."""
         async with self._resources:
             try:
                 for note in await self._enter(self._active):
@@ -359,18 +359,18 @@ class Run(Generic[OutputT_co]):
                 self._stop("cancelled", "cancelled")
                 raise
             except Exception as error:
-                # Not the model's, the tools' or the provider's doing: our caller's hook, store or model.
+                # The error comes from the caller's hook, store or model, not from the model, a tool or the provider.
                 self._stop(str(error) or type(error).__name__, "failed")
                 raise
 
     def _give(self, event: core.Event) -> core.Event:
-        """Tell the outer run, if there is one, what the caller is given."""
+        """Report the event to the outer run, if there is one, and return it."""
         if self._outer is not None:
             self._outer.emit(event)
         return event
 
     async def _enter(self, active: ActiveAgent) -> list[core.Note]:
-        """What the run has of an agent is made ready. What of the agent's tools cannot be enforced."""
+        """Prepare the agent for the run. Return notes about constraints of its tools that cannot be enforced."""
         self._active = active
         self._has_called = False
         if self._span is None and switch.recorder is not None:
@@ -390,10 +390,10 @@ class Run(Generic[OutputT_co]):
         return OuterRun(invocation, emit, self._loop.budget, self._active.approve, self._asking)
 
     async def _begin(self) -> Iterable[core.Event]:
-        """The agent's instructions come first; a history that has some keeps them, but for those of an agent.
+        """Put the agent's instructions first. A history with instructions keeps them, unless they came from an agent.
 
         Returns:
-            Decisions about calls of the history, or what is to be told of the agents that it was handed over to.
+            Decisions about calls of the history, or notes about the agents that the conversation was handed over to.
         """
         text = await self._active.instruct(self._shared.auxdata)
         transcript = self._loop.transcript
@@ -417,7 +417,7 @@ class Run(Generic[OutputT_co]):
         return resumed.decisions
 
     async def _recover(self, interruption: Interruption) -> list[core.Event]:
-        """Go on where the run was interrupted, with the agent that has the conversation by now."""
+        """Continue where the run was interrupted, with the agent that had the conversation last."""
         events: list[core.Event] = []
         last = None
         for turn in find_called_turns(self._loop.transcript, self._begun_at):
@@ -466,12 +466,12 @@ class Run(Generic[OutputT_co]):
         if action.last:
             changes["tool_choice"] = "none"
         elif self._has_called and (choice == "required" or isinstance(choice, core.NamedTool)):
-            # A model that was made to call, and has called, is free to answer.
+            # A model that was forced to call is free to answer after its first call.
             changes["tool_choice"] = "auto"
         return _Reply(active, replace(active.request, **changes))
 
     def _add_instructions(self, canisters: tuple[core.Canister, ...]) -> tuple[core.Canister, ...]:
-        """What was said, with the instructions of the agent that has the conversation in place of the first ones."""
+        """Return the conversation with the current agent's instructions instead of the first ones."""
         if self._instructions is None:
             return canisters
         at = next((place for place, each in enumerate(canisters) if isinstance(each, core.SupervisorCanister)), None)
@@ -479,7 +479,7 @@ class Run(Generic[OutputT_co]):
         return (*before, *((self._instructions,) if self._instructions.content else ()), *behind)
 
     def _in_time(self, awaited: Awaitable[_Value]) -> Awaitable[_Value]:
-        """Wait no longer than until the run's seconds are over; then _OutOfTime is raised."""
+        """Await within the time limit of the run, and raise _OutOfTime after it."""
         if self._span is not None:
             awaited = self._span.during(awaited)
         deadline = self._loop.deadline
@@ -510,13 +510,13 @@ class Run(Generic[OutputT_co]):
         return event
 
     def _stop(self, why: str, state: core.RunState) -> core.RunEnded:
-        """Ends the run from outside; calls that had ended keep their results."""
+        """End the run from outside. Calls that have ended keep their results."""
         for result in self._active.executor.unseen:
             self._loop.feed(core.ResultReady(result), self._clock())
         return self._end(self._loop.stop(self._clock(), why, state))
 
     async def _save(self, journal: RunJournal, action: Action) -> None:
-        """Save what the action follows from. A hook that looks at calls may wait for somebody, so it comes later."""
+        """Save what leads to the action. If a hook looks at calls, it may wait, so the begin is saved later."""
         begins = isinstance(action, Execute) and len(action.invocations) > len(action.answered)
         await journal.save(action, begins=begins and self._active.agent.before_call is None)
 
@@ -527,7 +527,7 @@ class Run(Generic[OutputT_co]):
         return ended
 
     async def _fail(self, failure: ToolExecutionFailure) -> list[core.Event]:
-        """Ends a run that fails fast; the conversation is rolled back."""
+        """End a run that fails fast, and roll the conversation back."""
         self.failure = failure
         rolled_back = self._roll_back()
         if self._journal is not None:
@@ -556,7 +556,7 @@ class Run(Generic[OutputT_co]):
         return core.RunEnded(finish.state, finish.output, loop.usage, loop.cost)
 
     def _read(self, finish: Finish, text: str) -> OutputT_co | UnsetType:
-        """The output as its type; a run that did not complete has none, nor has a refusal where it is no text."""
+        """Return the typed output. An incomplete run has none; a refusal has none unless the output is a text."""
         if finish.state != "completed":
             return UNSET
         check: OutputCheck[OutputT_co] = self._active.output_check
@@ -564,13 +564,13 @@ class Run(Generic[OutputT_co]):
             return check.value
         try:
             return check.read(text)
-        except ArgumentsInvalid:  # a completed run's output was checked, unless the model refused
+        except ArgumentsInvalid:  # the output of a completed run was checked, unless the model refused
             return UNSET
 
     def _roll_back(self) -> core.RolledBack:
-        """The conversation goes on from where it was before the prompt, as its caller counts it."""
+        """Reset the conversation to its length before the prompt, as its caller counts it."""
         rolled_back = core.RolledBack(self._history_length)
-        self._active = next(iter(self._agents.values()))  # who had the conversation before the prompt
+        self._active = next(iter(self._agents.values()))  # the agent that had the conversation before the prompt
         self._loop.roll_back(self._begun_at)
         self._stored = self._begun_at
         if self._store is not None:
@@ -589,7 +589,7 @@ _NOT_LATER = "the answer was defer, and a run within another one waits for no la
 
 
 class _OutOfTime(Exception):
-    """The run's seconds are over; its text says so."""
+    """The time limit of the run has passed; the text says so."""
 
 
 class _Reply:
@@ -604,7 +604,7 @@ class _Reply:
         """Whether the filter ended the reply before the model did."""
 
     def take(self, events: list[core.Event]) -> list[core.Event]:
-        """The events that the run is given for these."""
+        """Return the events that the run gets for these events of the model."""
         for event in events:
             if isinstance(event, core.Usage) and self._context_window is not None:
                 self._context_window.count(event)
@@ -618,6 +618,6 @@ class _Reply:
         return outputs
 
     def finish(self) -> list[core.Event]:
-        """The events that the filter held back, and a failure where the reply has no end."""
+        """Return the events that the filter held back, and a failure if the reply has no end."""
         events = [] if self._event_filter is None else self._event_filter.finish("stop" if self._is_whole else "cut")
         return events if self._is_whole else [*events, core.ReplyFailed("provider", "cut", "the reply has no end")]

@@ -1,6 +1,6 @@
-"""Write a run into its journal: what the conversation grew by before each action, and each call when it ends.
+"""Write a run into its journal: the new canisters before each action, and each call when it ends.
 
-Law: each item is saved once. A result is saved by `end_call` where its call ran, with the conversation where it did not.
+Law: each item is saved once. `end_call` saves the result of a call that ran. The conversation has other results.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ class RunJournal:
     """The journal of one run, and how much of the run it has.
 
     Args:
-        journal: Where it is written.
-        find_loop: Gives the loop of the agent that has the conversation.
+        journal: The journal to write to.
+        find_loop: Returns the loop of the current agent.
         clock: The time in UTC.
         history_length: Canisters of the conversation before the run.
-        saved: Canisters of the transcript that are saved already.
+        saved: Canisters of the transcript that are already saved.
     """
 
     def __init__(
@@ -33,25 +33,25 @@ class RunJournal:
         self._clock = clock
         self._history_length = history_length
         self._end = journal.progress.state if journal.progress else ""
-        """The end of the run that was decided before it was interrupted."""
+        """The decided end of the run, if the run was interrupted after that."""
         self._ended: set[str] = set()
-        """The calls of the last reply whose results are saved, and not in the transcript yet."""
+        """Calls of the last reply whose results are saved but not yet in the transcript."""
 
     def take_back(self, identifiers: Collection[str]) -> None:
-        """Remember the results at the transcript's end, which come into it again with those of the other calls."""
+        """Remember the results at the transcript's end. They enter it again with the results of the other calls."""
         self._ended.update(identifiers)
         self.saved -= len(identifiers)
 
     async def save(self, action: Action | None = None, *, begins: bool = False) -> None:
-        """Save what the transcript has grown by, and that the run ends where that is the action that follows.
+        """Save the new canisters of the transcript, and the end of the run if the action ends it.
 
-        `begins` says that nothing follows but calls, which begin at once.
+        `begins` says that only calls follow, and that they begin at once.
         """
         loop = self._find_loop()
         grown = loop.transcript[self.saved :]
         items = [each for each in grown if not (isinstance(each, ResultCanister) and each.invocation_id in self._ended)]
         finish = action if isinstance(action, Finish) else None
-        # A failure may be of the moment, so it is decided again.
+        # A failure may be temporary, so it is decided again.
         is_decided = finish is not None and finish.state not in ("failed", self._end)
         if items or is_decided:
             await self._write(items, loop, finish, begins=begins)
@@ -60,7 +60,7 @@ class RunJournal:
             self._ended.clear()
 
     async def roll_back(self, rolled_back: RolledBack, saved: int) -> None:
-        """Save that the conversation goes on from where it was, of which so many canisters are saved."""
+        """Save that the conversation was rolled back, and that `saved` canisters of it are saved."""
         await self._write([rolled_back], self._find_loop(), None)
         self.saved = saved
         self._ended.clear()
@@ -70,7 +70,7 @@ class RunJournal:
 
     async def begin_call(
         self, invocation: InvocationCanister, idempotent: bool
-    ) -> ResultCanister | None:  # as the port has it
+    ) -> ResultCanister | None:  # the signature of the port
         return await self._journal.begin_call(invocation, idempotent)
 
     async def end_call(self, invocation: InvocationCanister, result: ResultCanister) -> None:

@@ -1,6 +1,6 @@
-"""The span of a run, where telemetry is on: `invoke_agent`.
+"""The span of a run if telemetry is on: `invoke_agent`.
 
-The run's generator never makes it the current span of whoever iterates: what the run awaits is awaited within it.
+The run's generator never makes it the caller's current span. It is current only while the run itself awaits.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def open_run_span(model: Model, transcript: Sequence[Canister]) -> Span:
-    """Begin the span of a run with a model that goes on with a conversation."""
+    """Begin the span of a run that continues a conversation with a model."""
     span = open_span(names.INVOKE_AGENT, attributes=_describe(model))
     if span.max_content:
         span.set_content(names.INPUT_MESSAGES, encode_messages(transcript, span.max_content))
@@ -27,7 +27,7 @@ def open_run_span(model: Model, transcript: Sequence[Canister]) -> Span:
 
 
 def end_run_span(span: Span, model: Model, result: RunResult[Any] | None, failure: CallboardError | None) -> None:
-    """End the span of a run. Without a result the run was left before it had one."""
+    """End the span of a run. Without a result the caller left the run early."""
     state = "cancelled" if result is None else result.state
     span.set({names.RUN_STATE: state})
     if result is not None:

@@ -1,8 +1,7 @@
-"""A run, event by event, where no event loop runs.
+"""A run for callers without an event loop, event by event.
 
-The event loop is the run's own and goes only while the next event is waited for: between two events nothing happens,
-as in an asynchronous `for`. One task drives the whole run, since what a run awaits may belong to its task (an MCP
-server's connection does).
+The run has its own event loop, which runs only while the caller waits for the next event, as in an asynchronous `for`.
+One task drives the whole run, because a resource may belong to its task (an MCP server's connection does).
 """
 
 from __future__ import annotations
@@ -19,10 +18,10 @@ from callboard.errors import CallboardError
 
 
 class SyncRun(Generic[OutputT_co]):
-    """A run of an agent: iterate over it for its events, then `result` is there.
+    """A run of an agent: iterate over it for its events, then read `result`.
 
-    A run that may be left early is entered first (`with agent.stream_sync(...) as run`): where the block is left, what
-    is under way is cancelled, as with `Run`.
+    If you may leave a run early, enter it first (`with agent.stream_sync(...) as run`). Leaving the block cancels the
+    run, as with `Run`.
     """
 
     def __init__(self, run: Run[OutputT_co]) -> None:
@@ -34,22 +33,22 @@ class SyncRun(Generic[OutputT_co]):
 
     @property
     def ended(self) -> bool:
-        """Whether it is over, and `result` can be read."""
+        """Whether the run has ended and `result` is available."""
         return self._run.ended
 
     @property
     def result(self) -> RunResult[OutputT_co]:
-        """The result of the run. Raises CallerError while it is not over."""
+        """The result of the run. Raises CallerError while the run is under way."""
         return self._run.result
 
     @property
     def partial_output(self) -> Any:
-        """The output while it is written, as `Run.partial_output`."""
+        """The output while the model writes it, like `Run.partial_output`."""
         return self._run.partial_output
 
     @property
     def failure(self) -> CallboardError | None:
-        """The error that ended a run which failed."""
+        """The error that ended a failed run."""
         return self._run.failure
 
     def __enter__(self) -> Self:
@@ -82,7 +81,7 @@ class SyncRun(Generic[OutputT_co]):
         async def begin() -> asyncio.Task[None]:
             return asyncio.create_task(drive())
 
-        # Where the generator is closed the runner cancels the task, and waits until it has ended.
+        # If the generator is closed, the runner cancels the task and waits for its end.
         with asyncio.Runner() as runner:
             driving = runner.run(begin())
             while (event := runner.run(arrived.get())) is not None:

@@ -1,4 +1,4 @@
-"""Invocations are run here."""
+"""Execution of invocations."""
 
 from callboard.execution.approval import ask_approval, permit
 from callboard.execution.execute import DEFAULT_TIMEOUT, OnError, execute_invoker, run_invoker

@@ -1,16 +1,16 @@
 """Ask whether a call may run.
 
-One function puts the question and reads the answer, one does the same for a call that a policy judges; an agent, the
-processor and `execute_invoker` share them.
+One function asks the question and reads the answer. Another does the same for a call that a policy judges. The agent,
+the processor and `execute_invoker` share them.
 
 Laws:
-- Only the answer "allow" (or True, or an Allow) runs a call. No callback, an answer of another kind and an exception
-  deny it, for a mistake in a callback must never be the reason why something ran.
-- Whatever was not an ordinary "no" says what it was, for the model and for an alert.
-- The callback gets a copy of the call: what it changes there is not what runs.
-- An answer that comes after the wait was cancelled counts for nothing.
-- Edited arguments pass the rules and the validation that the model's own passed.
-- Nobody is asked about a call whose arguments do not fit: it could not run.
+- Only the answer "allow" (or True, or an Allow) runs a call. A missing callback, any other answer and an exception deny
+  it: a mistake in a callback must never let a call run.
+- Every other denial than an ordinary "no" gives its reason to the model and in an alert.
+- The callback gets a copy of the call, so its changes do not affect the call that runs.
+- An answer after the wait was cancelled is ignored.
+- Edited arguments pass the same rules and validation as the model's arguments.
+- Nobody is asked about a call with invalid arguments, because it could not run.
 """
 
 from __future__ import annotations
@@ -37,18 +37,18 @@ _VERDICTS: Final[dict[str | bool, core.Verdict]] = {
     "defer": "defer",
 }
 _MAX_SHOWN = 80
-"""Characters of an answer or an exception that are repeated."""
+"""Maximum characters of an answer or an exception in a reason."""
 
 
 async def ask_approval(
     approve: core.Approve | None, invocation: core.InvocationCanister, why: str
 ) -> core.ApprovalAnswered:
-    """Put the question whether an invocation may run.
+    """Ask whether an invocation may run.
 
     Args:
-        approve: The callback, sync or async; None where nobody can be asked.
-        invocation: The call that it is about.
-        why: Why it is asked.
+        approve: The callback, sync or async; None if nobody can be asked.
+        invocation: The call.
+        why: The reason for the question.
 
     Returns:
         The answer.
@@ -61,24 +61,24 @@ async def ask_approval(
         answer: Any = approve(replace(invocation, arguments=deepcopy(invocation.arguments)), why)
         if inspect.isawaitable(answer):
             answer = await answer
-    except Exception as error:  # noqa: BLE001  # whatever a callback raises, the call does not run
+    except Exception as error:  # noqa: BLE001  # the call must not run, whatever a callback raises
         return _no_answer(
             invocation, f"the approval failed: {truncate(f'{type(error).__name__}: {error}', _MAX_SHOWN)}"
         )
-    if task is not None and task.cancelling() > cancels:  # the callback swallowed it
+    if task is not None and task.cancelling() > cancels:  # the callback swallowed the cancellation
         raise asyncio.CancelledError
     return read_answer(invocation, answer)
 
 
 def read_answer(invocation: core.InvocationCanister, answer: Any) -> core.ApprovalAnswered:
-    """What an answer means for a call; one that is no Answer denies it.
+    """Return what an answer means for a call. An invalid answer denies the call.
 
     Args:
         invocation: The call.
-        answer: What a person or a callback gave.
+        answer: The answer of a person or a callback.
 
     Returns:
-        The answer, with edited arguments only where they are others than the model's.
+        The answer, with edited arguments only if they differ from the model's.
     """
     kind = type(answer)
     if kind is core.Deny and type(answer.why) is str:
@@ -97,7 +97,7 @@ def _is_allowed(invocation: core.InvocationCanister, arguments: Any) -> core.App
     if not isinstance(arguments, Mapping):
         return _no_answer(invocation, f"the edited arguments are {_describe(arguments)}, not a mapping")
     try:
-        # A copy: what was validated is what runs, whatever becomes of the caller's mapping.
+        # A copy: later changes to the caller's mapping must not affect the call that was validated.
         copied: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(dict(arguments)), type=dict[str, Any])
     except (TypeError, ValueError, RecursionError) as error:
         return _no_answer(invocation, f"the edited arguments are no JSON: {truncate(str(error), _MAX_SHOWN)}")
@@ -109,7 +109,7 @@ def _no_answer(invocation: core.InvocationCanister, why: str) -> core.ApprovalAn
 
 
 class EarlierAnswers:
-    """The calls that somebody has allowed, so that the question about the same call can say so."""
+    """Calls that a person has allowed, so that the question about an equal call can mention them."""
 
     def __init__(self) -> None:
         self._allowed: list[core.ApprovalAnswered] = []
@@ -126,7 +126,7 @@ class EarlierAnswers:
 def mention_earlier(
     answers: Iterable[core.ApprovalAnswered], name: str, arguments: Mapping[str, Any] | None, why: str
 ) -> str:
-    """Return `why` with the last of the answers that let the same call run."""
+    """Return `why` with the last answer that allowed the same call."""
     same = [
         each
         for each in answers
@@ -141,16 +141,16 @@ def mention_earlier(
 async def permit(
     invoker: Invoker, invocation: core.InvocationCanister, policy: Policy, approve: core.Approve | None
 ) -> core.InvocationCanister | core.ResultCanister:
-    """Decide whether a call may run, where it cannot wait for a later answer.
+    """Decide whether a call may run, without waiting for a later answer.
 
     Args:
         invoker: The tool that is called.
         invocation: The call.
-        policy: The rules; where they say ask, or the call repeats a source, `approve` is asked.
-        approve: The callback; None where nobody can be asked.
+        policy: The rules. If they say ask, or the call repeats a source, `approve` is asked.
+        approve: The callback; None if nobody can be asked.
 
     Returns:
-        The call that may run, with edited arguments where a person edited them; the result of one that may not.
+        The call to run, with the arguments that a person may have edited, or the result of a call that may not run.
     """
     arguments = invocation.arguments or {}
     permission, why = judge_call(invocation, invoker, policy)

@@ -1,9 +1,9 @@
-"""Run one invocation: validate, time, retry, and make a result of its value or failure.
+"""Run one invocation: validate, time, retry, and turn its value or failure into a result.
 
 Laws:
-- The tool's arguments are validated by its invoker, once; what comes back is always one result.
-- A timeout is one: a thread that does not return is left alone, and so is a coroutine that swallows its cancellation.
-  A tool runs in a task of its own for that reason, since nobody can stop to wait for a coroutine that he awaits.
+- The invoker validates the arguments, once. Each call has exactly one result.
+- A timeout always takes effect: a thread that does not return is abandoned. A coroutine that swallows its cancellation
+  is abandoned too. So each tool runs in its own task: a coroutine that awaits the tool could not leave it.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ from callboard.telemetry.counts import count_tool_call
 from callboard.tools import Context, Invoker, Policy, ToolLike, as_invoker, edited_result, is_seconds
 
 DEFAULT_TIMEOUT = 30.0
-"""Seconds."""
+"""Default timeout of a call, in seconds."""
 
 GRACE = 2.0
-"""Seconds that a cancelled tool has to clean up; after that nobody waits for it."""
+"""Seconds that a cancelled tool gets to clean up before it is abandoned."""
 
 OnError: TypeAlias = Literal["fail_fast", "feedback"]
 Tell: TypeAlias = Callable[[str], None]
@@ -48,14 +48,14 @@ _RETRIED = frozenset({"network", "timeout"})
 _ALWAYS_RESULTS = frozenset({"validation", "timeout"})
 _FIRST_DELAY = 0.2
 _LOCKS: Final = "callboard.locks"
-"""Where the namespace of a run's ensemble has the locks of equal calls."""
+"""Key of the locks of equal calls in the namespace of a run's ensemble."""
 _T = TypeVar("_T")
 _log = logging.getLogger("callboard.execution")
 _threads = ThreadPool()
 _BY_ITSELF: Final = Policy()
-"""What a tool says of itself: one that wants approval is asked about."""
+"""The policy without rules: tools that want approval are asked about."""
 _abandoned: set[asyncio.Task[Any]] = set()
-"""Tasks that nobody waits for; without a reference the event loop may drop them in the middle."""
+"""Abandoned tasks. Without a reference the event loop may drop a task before it ends."""
 
 _CATEGORIES: tuple[tuple[type[BaseException], Category], ...] = (
     (ArgumentsInvalid, "validation"),
@@ -68,7 +68,7 @@ _CATEGORIES: tuple[tuple[type[BaseException], Category], ...] = (
     (ssl.SSLError, "network"),
 )
 
-# What tools' own clients and processes raise, by name: none of these modules is imported for this.
+# Errors of tools' own clients and processes, by name, so that none of these modules is imported.
 _NAMED: Mapping[str, Category] = MappingProxyType(
     {
         "subprocess.TimeoutExpired": "timeout",
@@ -97,30 +97,30 @@ async def execute_invoker(
     identifier: str | None = None,
     on_error: OnError = "fail_fast",
     approve: Approve | None = None,
-    timeout: float | None = None,  # noqa: ASYNC109  # the seconds are data: call, invoker, ensemble, default
+    timeout: float | None = None,  # noqa: ASYNC109  # seconds as data: call, invoker, ensemble, default
     alert: Tell = _log.error,
 ) -> ResultCanister:
-    """Ask where the tool wants approval, validate, run.
+    """Ask for approval if the tool wants it, validate the arguments, and run the tool.
 
     Args:
         invoker: The tool, as an Invoker, a Tool or a function.
-        arguments: What it is called with.
-        context: What the tool sees of its run; by default an empty one.
-        identifier: The invocation's; by default the invoker's name.
-        on_error: With "fail_fast" a failure of the tool raises, with "feedback" it is a result with an error.
-        approve: Asked where the tool wants approval; without it such a tool does not run.
-        timeout: Seconds; overrides the invoker's, the ensemble's and 30.
-        alert: With "fail_fast", takes a line for the user about a call that failed; by default a record of the log
+        arguments: The arguments of the call.
+        context: The tool's view of its run; by default an empty one.
+        identifier: Identifier of the invocation; by default the invoker's name.
+        on_error: With "fail_fast" a failure of the tool raises; with "feedback" it is a result with an error.
+        approve: Callback if the tool wants approval. Without it such a tool does not run.
+        timeout: Timeout in seconds; overrides the invoker's, the ensemble's and the default of 30.
+        alert: With "fail_fast", receives a line for the user about a failed call; by default the logger
             `callboard.execution`.
 
     Returns:
-        The result, with the time when it was made. A call that was not approved, arguments that do not fit, and a
-        timeout are always results with an error. Failures of the network and timeouts are tried again `max_retries`
-        times (from the ensemble's configuration) if the invoker is idempotent.
+        The result, with its time. A call without approval, invalid arguments, and a timeout are always results with an
+        error. If the invoker is idempotent, network failures and timeouts are retried `max_retries` times (from the
+        ensemble's configuration).
 
     Raises:
         ToolExecutionFailure: The tool failed, and `on_error` is "fail_fast".
-        CallerError: The invoker is no tool, or another argument is of the wrong kind.
+        CallerError: The invoker is not a tool, or another argument has the wrong type.
     """
     invoker = as_invoker(invoker)
     check_on_error(on_error)
@@ -154,7 +154,7 @@ async def execute_invoker(
 
 
 def check_on_error(on_error: str) -> None:
-    """Raises CallerError for no word of `OnError`: a misspelled one would act as the other."""
+    """Raise CallerError for an unknown word: a misspelled one would act as the default."""
     if on_error not in get_args(OnError):
         raise CallerError(f"no {on_error!r}", path="on_error", hint=f"there are {', '.join(get_args(OnError))}")
 
@@ -167,24 +167,24 @@ async def run_invoker(
     identifier: str | None = None,
     on_error: OnError = "fail_fast",
     validated: bool = True,
-    timeout: float | None = None,  # noqa: ASYNC109  # the seconds are data: call, invoker, ensemble, default
+    timeout: float | None = None,  # noqa: ASYNC109  # seconds as data: call, invoker, ensemble, default
     tell: Tell = _log.warning,
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     grace: float = GRACE,
 ) -> ResultCanister:
-    """`execute_invoker` for a call that was permitted: nobody is asked.
+    """Run a permitted call like `execute_invoker`, without asking anybody.
 
     Args:
         invoker: The tool.
-        arguments: What it is called with.
-        context: What the tool sees of its run.
-        identifier: The invocation's.
-        on_error: As of `execute_invoker`.
-        validated: False hands the arguments over as they are (mode parsed).
-        timeout: As of `execute_invoker`.
-        tell: Takes what somebody may want to know, such as a tool that was left running.
-        sleep: Waits before another try.
-        grace: Seconds that a cancelled tool has before it is left.
+        arguments: The arguments of the call.
+        context: The tool's view of its run.
+        identifier: Identifier of the invocation.
+        on_error: See `execute_invoker`.
+        validated: False passes the arguments as they are (mode parsed).
+        timeout: See `execute_invoker`.
+        tell: Receives warnings, such as about an abandoned tool.
+        sleep: Waits before a retry.
+        grace: Seconds that a cancelled tool gets before it is abandoned.
 
     Returns:
         The result.
@@ -196,7 +196,7 @@ async def run_invoker(
     identifier = identifier or invoker.name
     defaults = invoker.ensemble.configuration if invoker.ensemble else {}
     candidates = (timeout, invoker.timeout, defaults.get("timeout"), DEFAULT_TIMEOUT)
-    seconds = float(next(each for each in candidates if each is not None))  # math.inf is no limit
+    seconds = float(next(each for each in candidates if each is not None))  # math.inf means no limit
 
     async def run_with_retries() -> ResultCanister:
         tries = 1 + (int(defaults.get("max_retries", 0)) if invoker.is_idempotent(arguments) else 0)
@@ -248,13 +248,13 @@ async def run_invoker(
 
 
 def failure_category(failure: BaseException) -> Category:
-    """The category of what a call raised: where it failed fast, of what its tool raised."""
+    """Return the category of a call's exception; for ToolExecutionFailure, of the tool's exception."""
     cause = failure.__cause__ if isinstance(failure, ToolExecutionFailure) else None
     return find_category(cause or failure)
 
 
 class _OutOfTime(TimeoutError):
-    """Our own limit, not one of the tool's. `left` says what goes on all the same."""
+    """Our own time limit, not a timeout of the tool. `still_running` says what was abandoned."""
 
     def __init__(self, message: str, still_running: str = "") -> None:
         super().__init__(message)
@@ -262,7 +262,7 @@ class _OutOfTime(TimeoutError):
 
 
 def find_category(error: BaseException) -> Category:
-    """The category of an exception, or of all in a group of them; what is in no row is `execution`."""
+    """Return the category of an exception, or of all exceptions of a group. The default is `execution`."""
     if isinstance(error, BaseExceptionGroup):
         members = {find_category(each) for each in error.exceptions}
         return members.pop() if len(members) == 1 else "execution"
@@ -276,8 +276,8 @@ def find_category(error: BaseException) -> Category:
 
 
 async def _in_turn(context: Context, key: bytes, run: Callable[[], Awaitable[_T]]) -> _T:
-    """Runs when no equal call of the run is under way: it may then be answered with that one's result."""
-    # A lock is there for as long as a call holds it or waits for it.
+    """Run when no equal call of the run is under way, so that the cache may have the result of the earlier one."""
+    # A lock exists as long as a call holds it or waits for it.
     locks = context.namespace.setdefault(_LOCKS, WeakValueDictionary())
     lock = locks.get(key)
     if lock is None:
@@ -298,7 +298,7 @@ async def _run(invoker: Invoker, call: Callable[[], Awaitable[Any]], seconds: fl
     begun = clock()
     value = await _on_thread(call, seconds)
     if inspect.isawaitable(value):
-        # A plain function that wraps an async one.
+        # The value of a plain function that wraps an async function.
         return await _in_task(lambda: value, max(0.0, seconds - (clock() - begun)), grace)
     return value
 
@@ -320,7 +320,7 @@ async def _on_thread(call: Callable[[], Awaitable[Any]], seconds: float) -> Any:
         async with limit:
             return await _contain(_threads.run(work))
     except (TimeoutError, asyncio.CancelledError) as error:
-        # The thread may return its value a moment later, or just has.
+        # The thread may return its value later, or has just returned it.
         over = True
         _discard(made)
         if isinstance(error, asyncio.CancelledError):
@@ -335,7 +335,7 @@ async def _on_thread(call: Callable[[], Awaitable[Any]], seconds: float) -> Any:
 
 
 def _discard(value: Any) -> None:
-    """Closes a coroutine that nobody will await, so that Python does not warn of it."""
+    """Close a coroutine that nobody will await, to avoid Python's warning."""
     if inspect.iscoroutine(value):
         value.close()
 
@@ -347,7 +347,7 @@ async def _in_task(call: Callable[[], Awaitable[Any]], seconds: float, grace: fl
         await asyncio.wait((task,), timeout=_bound(seconds))
         timed_out = not task.done()
     finally:
-        # Its time is over, or it is cancelled from outside.
+        # The time is used up, or the task was cancelled from outside.
         if not task.done():
             _abandoned.add(task)
             task.cancel()
@@ -360,19 +360,19 @@ async def _in_task(call: Callable[[], Awaitable[Any]], seconds: float, grace: fl
 
 
 def _bound(seconds: float) -> float | None:
-    """The seconds as asyncio has them; uvloop cannot count to infinity."""
+    """Return the seconds as asyncio takes them: uvloop does not accept infinity."""
     return None if seconds == math.inf else seconds
 
 
 def _forget(task: asyncio.Task[Any]) -> None:
-    """Takes what a task ended with, so that the event loop does not report it where nobody waits for it any more."""
+    """Retrieve the outcome of an abandoned task, so that the event loop does not report it."""
     _abandoned.discard(task)
     if not task.cancelled():
         task.exception()
 
 
 async def _contain(call: Awaitable[Any]) -> Any:
-    """Awaits a tool. What would end the process or our own generators is a failure of the tool."""
+    """Await a tool. Turn exceptions that would end the process or our generators into failures of the tool."""
     try:
         return await call
     except (Exception, asyncio.CancelledError, KeyboardInterrupt):
@@ -382,7 +382,7 @@ async def _contain(call: Awaitable[Any]) -> Any:
 
 
 def _drive(call: Awaitable[Any]) -> Any:
-    """Runs a call that never waits for an event loop to its end."""
+    """Run a call to its end that never waits for an event loop."""
     steps = call.__await__()
     try:
         next(steps)
@@ -392,7 +392,7 @@ def _drive(call: Awaitable[Any]) -> Any:
 
 
 def _is_ours(error: BaseException) -> bool:
-    """Whether it is this very task that is being cancelled, not something that the tool awaited."""
+    """Whether this task itself is being cancelled, and not something that the tool awaited."""
     task = asyncio.current_task()
     return isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling() > 0
 
@@ -400,6 +400,6 @@ def _is_ours(error: BaseException) -> bool:
 def _describe_error(error: BaseException) -> str:
     try:
         text = str(error)
-    except Exception as worse:  # noqa: BLE001  # it is the tool's own text, and may fail as the tool did
+    except Exception as worse:  # noqa: BLE001  # the text comes from the tool and may fail too
         text = f"its text cannot be had: {type(worse).__name__}"
     return cut(f"{type(error).__name__}: {text}" if text else type(error).__name__)

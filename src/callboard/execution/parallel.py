@@ -1,4 +1,4 @@
-"""Run the invocations of one reply in parallel; their results come in the order of the calls."""
+"""Run the invocations of one reply in parallel, and return their results in the order of the calls."""
 
 from __future__ import annotations
 
@@ -31,30 +31,30 @@ from callboard.telemetry.counts import DEFERRED, UNKNOWN, count_tool_call
 from callboard.tools import Context, Invoker, Policy, check_call
 
 DEFAULT_LIMIT = 16
-"""Invocations at once."""
+"""Maximum invocations at the same time."""
 
 _Before: TypeAlias = InvocationCanister | ResultCanister | None
 BeforeCall: TypeAlias = Callable[[InvocationCanister], Awaitable[_Before] | _Before]
-"""Looks at an invocation: gives another one to run in its place, a result that spares running it, or None."""
+"""Sees an invocation before it runs. Returns a replacement, a result to use instead of running it, or None."""
 
 _After: TypeAlias = ResultCanister | None
 AfterCall: TypeAlias = Callable[[InvocationCanister, ResultCanister], Awaitable[_After] | _After]
-"""Looks at a result: gives another one in its place, or None."""
+"""Sees a result. Returns a replacement or None."""
 
 Enclose: TypeAlias = Callable[[InvocationCanister, Callable[[Event], None]], object]
-"""Makes `Context.run` of a call from the invocation and the function that gives the run an event."""
+"""Makes `Context.run` of a call from the invocation and a function that sends events to the run."""
 _ALERTED: Final = frozenset({"validation", "timeout"})
-"""What is always a result, also where a run fails fast, and so would go unnoticed."""
+"""Errors that are results even if a run fails fast, and would otherwise go unnoticed."""
 
 
 class ParallelExecutor:
-    """Runs groups of invocations over one set of invokers, with the state they share in a run.
+    """Run groups of invocations over one set of invokers, with the state that they share in a run.
 
-    Hooks run inside the concurrency limit, once an invocation, whatever retries follow; what they raise ends
-    the run. What tools come upon is theirs as far as the `policy` permits; which calls run is decided elsewhere.
-    `enclose` makes what a tool hands to a run that it begins. `journal` is told before a tool begins and as soon as its
-    result is there, behind the hooks. `limit` invocations are under way at once, those of one in their order.
-    `namespaces` holds one mutable mapping for each ensemble, by its name.
+    Hooks run once per invocation, inside the concurrency limit and without retries; their exceptions end the run. The
+    `policy` limits what tools may read of the files that they find; it does not decide which calls run. `enclose` makes
+    what a tool needs for nested runs. `journal` records when a tool begins, and its result as soon as it is there,
+    after the hooks. At most `limit` invocations run at the same time; with 1 they run in order. `namespaces` holds one
+    mutable mapping for each ensemble, by name.
     """
 
     def __init__(
@@ -88,12 +88,11 @@ class ParallelExecutor:
     async def run(
         self, invocations: Sequence[InvocationCanister], answered: Mapping[str, ResultCanister] | None = None
     ) -> AsyncGenerator[Event]:
-        """ResultReady for each invocation in their order, in between Notes and, at once, what tools tell of their
-        progress. Before a result that arguments did not fit or that time ran out stands an alert. Where a call fails
-        fast, those of the calls that had ended by then are given too. Closing it cancels what runs.
+        """Yield a ResultReady for each invocation, in order. Yield Notes and the progress of tools at once.
 
-        `answered` has the results of those that are not to run, by their identifiers; its owner has found that the
-        others can run. Without it each invocation is checked for that.
+        An alert precedes a result with invalid arguments or a timeout. If a call fails fast, the calls that have ended
+        still yield their results. Closing the generator cancels running calls. `answered` has results of invocations
+        that must not run, by identifier; its caller has checked the others. Without it each invocation is checked.
         """
         gate = asyncio.Semaphore(self._limit)
         news = _Progress()
@@ -121,7 +120,7 @@ class ParallelExecutor:
                 else:
                     task = tasks[identifier]
                     while not task.done():
-                        # To await the task itself would be to wait for it even after a cancellation.
+                        # Awaiting the task itself would mean waiting for it even after a cancellation.
                         await asyncio.wait((task, news.arrival()), return_when=asyncio.FIRST_COMPLETED)
                         while news.events:
                             yield news.events.popleft()
@@ -147,7 +146,7 @@ class ParallelExecutor:
             if isinstance(replacement, ResultCanister):
                 result = replacement
             else:
-                # It answers the model's call, whichever one the hook made.
+                # The result answers the model's call, even if the hook replaced the call.
                 running = invocation if replacement is None else replace(replacement, identifier=invocation.identifier)
                 refused = None if is_checked and replacement is None else check_call(running, self._invokers)
                 if refused is not None:
@@ -187,7 +186,7 @@ class ParallelExecutor:
         )
 
     def _count_refused(self, name: str, result: ResultCanister) -> None:
-        """Count a call that did not run, if it failed. Its name may be any text of the model's or a client's."""
+        """Count a call that did not run, if it failed. Its name may be any text of the model or a client."""
         if result.error is not None:
             invoker = self._invokers.get(name)
             label = UNKNOWN if invoker is None else DEFERRED if invoker.deferred else name
@@ -200,7 +199,7 @@ class _Progress:
     def __init__(self) -> None:
         self.events: deque[Event] = deque()
         self._alerted: set[str] = set()
-        """The invocations that an alert was given of."""
+        """Invocations that already had an alert."""
         self._loop = asyncio.get_running_loop()
         self._arrival = self._loop.create_future()
 
@@ -211,7 +210,7 @@ class _Progress:
     def alerts(
         self, invocations: Iterable[InvocationCanister], results: Mapping[str, ResultCanister]
     ) -> Iterator[Event]:
-        """What is left to tell, and an alert for each of the invocations whose result wants one and had none."""
+        """Yield the remaining events, and an alert for each invocation whose result still needs one."""
         for each in invocations:
             result = results.get(each.identifier)
             error = None if result is None else result.error
@@ -221,7 +220,7 @@ class _Progress:
             yield self.events.popleft()
 
     def arrival(self) -> asyncio.Future[None]:
-        """Done when there is something new."""
+        """Return a future that is done when there is a new event."""
         if self._arrival.done():
             self._arrival = self._loop.create_future()
         return self._arrival
@@ -230,7 +229,7 @@ class _Progress:
         self.emit(ToolProgress(identifier, done, total, message))
 
     def emit(self, event: Event) -> None:
-        with suppress(RuntimeError):  # of a thread that outlived the loop
+        with suppress(RuntimeError):  # from a thread that outlived the loop
             self._loop.call_soon_threadsafe(self._take, event)
 
     def _take(self, event: Event) -> None:
@@ -244,7 +243,7 @@ async def _await_hook(value: Any) -> Any:
 
 
 def _check_hook(hook: str, value: object, kinds: tuple[type, ...]) -> None:
-    """Raises CallerError for what a hook may not give: a hook that says False means that the call shall not run."""
+    """Raise CallerError for an invalid value of a hook, such as False, which may mean that a call must not run."""
     if value is not None and not isinstance(value, kinds):
         names = " or ".join([f"{each.__name__}" for each in kinds])
         raise CallerError(f"{hook} gave a {type(value).__name__}", path=hook, hint=f"give None or a {names}")

@@ -1,6 +1,6 @@
-"""Invocations in a provider's own words, for callers that speak to the provider themselves.
+"""Invocations in a provider's own format, for callers that talk to the provider themselves.
 
-The four steps between a provider's message and its next one: prepare tools, normalize invocations, execute them,
+There are four steps between a provider's message and its next one: prepare tools, normalize invocations, execute them,
 nativize results.
 """
 
@@ -26,10 +26,10 @@ from callboard.wires.common.reply_stream import DecodeContext
 
 
 class _Native(msgspec.Struct, frozen=True):
-    """Where things stand on a wire.
+    """How to read messages of a wire.
 
-    `reply` makes a whole reply of a message, which has one of `keys`; `results` finds the results of a body; `is_call`
-    says whether an object in a message is a call.
+    `reply` turns a message, which has one of `keys`, into a whole reply. `results` finds the results in a body.
+    `is_call` says whether an object in a message is a call.
     """
 
     keys: tuple[str, ...]
@@ -69,20 +69,20 @@ _NATIVE: Mapping[str, _Native] = MappingProxyType(
 _PROVIDERS: Mapping[str, str] = MappingProxyType({"openai": "chat", "anthropic": "messages"})
 """Wires by the names of providers."""
 _WHOLE = ("choices", "output", "candidates", "error")
-"""What a whole reply has and a message has not."""
+"""Keys of a whole reply that a message does not have."""
 _AROUND = (*_WHOLE, "message", "content", "parts", "tool_calls")
-"""What calls stand in."""
+"""Keys that may contain calls."""
 _UNREADABLE = {"malformed": "", "cut": "it holds no reply"}
-"""Failures that say that something else was given than a message, with what is said of them in place of their own."""
+"""Failures that mean that the input was not a message, with replacements for their texts."""
 
 
 class InvocationsProcessor:
-    """Prepares tools, reads invocations, runs them, and writes their results, in the words of a wire.
+    """Prepare tools, read invocations, run them, and write their results, in the format of a wire.
 
-    `wire` may also be `openai` (chat) or `anthropic` (messages). A message may be a mapping or an object of a provider's client with `model_dump`. `policy` says which calls may
-    run, by default those of tools that do not want approval; `approve` is asked where it says so, and without it the
-    answer is no. A processor is for one conversation: what tools keep in their namespaces lasts as long as it does.
-    Raises CallerError for a wire there is not, and for arguments that cannot be.
+    `wire` may also be `openai` (chat) or `anthropic` (messages). A message is a mapping, or an object of a provider's
+    client with `model_dump`. `policy` says which calls may run; the default asks about tools that want approval.
+    `approve` answers these questions; without it these tools are denied. Use one processor per conversation: it keeps
+    the namespaces of tools. Raises CallerError for an unknown wire and for invalid arguments.
     """
 
     def __init__(
@@ -109,10 +109,10 @@ class InvocationsProcessor:
         self._called: dict[str, core.InvocationCanister] = {}
         self._namespaces: dict[str, MutableMapping[str, Any]] = {}
         self._turn = 0
-        """Messages with calls that were read: the calls of each get identifiers of their own."""
+        """Number of messages with calls so far. Each message gets its own identifiers for calls."""
 
     def prepare_tools(self, ensembles: Sequence[Ensemble]) -> list[Any]:
-        """The tools of the ensembles, as the provider takes them."""
+        """Return the tools of the ensembles in the provider's format."""
         self._lowered = self._wire.encode_request(core.Request("", (), InvokerRegistry(ensembles).declarations))
         return list(self._lowered.body.get("tools", ()))
 
@@ -123,12 +123,12 @@ class InvocationsProcessor:
             native_message: The message or the whole reply.
 
         Returns:
-            The invocations, with the time when they were read. One whose arguments are no object is among them, with
-            what the model wrote.
+            The invocations, with the current time. If the arguments of an invocation are not an object, it has the
+            model's text instead.
 
         Raises:
-            CallerError: It is no message of this wire, or a call in it cannot be read.
-            ProviderError: The provider failed, and this is what it answered.
+            CallerError: The message does not belong to this wire, or a call in it cannot be read.
+            ProviderError: The provider failed, and this is its answer.
         """
         message = _plain(native_message)
         whole = isinstance(message, Mapping) and any(key in message for key in _WHOLE)
@@ -165,7 +165,7 @@ class InvocationsProcessor:
         return invocations
 
     def _calls(self, message: Any) -> int:
-        """How many calls a message has. Raises CallerError for those of another wire."""
+        """Return the number of calls in a message. Raises CallerError for calls of another wire."""
         there = {name: _count(message, native.is_call) for name, native in _NATIVE.items()}
         calls = there.pop(self._name)
         other = next((name for name, count in there.items() if count), "")
@@ -175,7 +175,7 @@ class InvocationsProcessor:
         return calls
 
     def nativize_results(self, results: Sequence[core.ResultCanister]) -> list[Any]:
-        """What the provider is sent behind its message."""
+        """Return the messages to send to the provider after its message."""
         identifiers = [result.invocation_id for result in results]
         calls = [self._called.get(each) or core.InvocationCanister(each, "unknown", {}, "{}") for each in identifiers]
         lowered = self._wire.encode_request(core.Request("", (*calls, *results)))
@@ -188,20 +188,20 @@ class InvocationsProcessor:
         *,
         auxdata: Mapping[str, Any] | None = None,
     ) -> list[core.ResultCanister]:
-        """Run invocations at once. Questions are asked one after another, before any of them runs.
+        """Run invocations at the same time. Questions are asked one after another, before any of them runs.
 
         Args:
-            invocations: As of `normalize_invocations`.
-            ensembles: Where their tools are.
-            auxdata: What the tools find in the `auxdata` of their Context.
+            invocations: The invocations from `normalize_invocations`.
+            ensembles: The ensembles with their tools.
+            auxdata: Data that the tools find in the `auxdata` of their Context.
 
         Returns:
-            The results in the order of the invocations, with the time when they were made. What cannot run, or may
-            not, has a result with an error.
+            The results in the order of the invocations, with their times. A call that cannot run or may not run has a
+            result with an error.
 
         Raises:
             ToolExecutionFailure: A tool failed, and `on_error` is "fail_fast".
-            CallerError: `auxdata` is no mapping.
+            CallerError: `auxdata` is not a mapping.
         """
         if auxdata is not None and not isinstance(auxdata, Mapping):
             raise CallerError(f"a {type(auxdata).__name__} is no mapping", path="auxdata", hint="give a dict")
@@ -239,7 +239,7 @@ class InvocationsProcessor:
 
 
 def _count(message: Any, is_call: Callable[[Mapping[str, Any], str], bool], key: str = "") -> int:
-    """How many calls a message has, whether or not they can be read; `key` is what it stands under."""
+    """Return the number of calls in a message, readable or not. `key` is the key of the message."""
     if isinstance(message, list):
         return sum([_count(each, is_call, key) for each in message])
     if not isinstance(message, Mapping):

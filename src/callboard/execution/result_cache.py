@@ -1,8 +1,8 @@
-"""Answer calls of tools that ask for it (`cache`) with results of earlier runs, from a file of SQLite of this user.
+"""Answer calls of tools with `cache` from results of earlier runs, in a SQLite file of this user.
 
-Laws: only the result of an idempotent call that succeeded is kept. If the file fails, the call is made. A result answers
-calls of the same function, with the same source, schema, arguments, auxdata and directory: what one caller may see,
-another may not. An expired result is never given. The oldest results go first.
+Laws: only results of successful idempotent calls are kept. If the file fails, the call runs. A result answers calls of
+the same function with the same source, schema, arguments, auxdata and directory, because another caller may have other
+permissions. An expired result is never used. The oldest results are removed first.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from callboard.tools.wrappers import encode_call
 
 MAX_BYTES: Final = 128 * 1024 * 1024
 MAX_RESULT: Final = 1024 * 1024
-"""Bytes of the longest result that is kept."""
+"""Maximum bytes of a stored result."""
 _TABLE: Final = (
     "CREATE TABLE IF NOT EXISTS results (key BLOB PRIMARY KEY, saved_at REAL, expires_at REAL, content BLOB)"
 )
@@ -40,11 +40,11 @@ _log = logging.getLogger("callboard.execution")
 
 
 def identify_call(invoker: Invoker, arguments: Mapping[str, Any], context: Context) -> bytes | None:
-    """Return the key of a call. None if JSON cannot say its arguments or auxdata: its result is not kept."""
+    """Return the key of a call, or None if its arguments or auxdata are not JSON: its result is not stored."""
     ensemble = invoker.ensemble.name if invoker.ensemble else ""
     try:
         directory = str(Path.cwd())
-    except OSError:  # it was deleted
+    except OSError:  # the directory was deleted
         return None
     tool = [ensemble, dict(invoker.arguments_schema), _describe_function(invoker.implementation), directory]
     encoded = encode_call(invoker.name, invoker.coerce(arguments), tool, dict(context.auxdata))
@@ -58,7 +58,7 @@ async def answer_from_cache(
     run: Callable[[], Awaitable[ResultCanister]],
     tell: Callable[[str], None] = _log.warning,
 ) -> ResultCanister:
-    """Return the result of an equal call, else that of `run`; `tell` hears why a result cannot be kept."""
+    """Return the result of an equal call, otherwise of `run`. `tell` receives why a result is not stored."""
     seconds = parse_duration((invoker.cache or {})["ttl"]).total_seconds()
     try:
         earlier = await asyncio.to_thread(_find, key, seconds)
@@ -68,7 +68,7 @@ async def answer_from_cache(
     if earlier is not None:
         return ResultCanister(invocation_id=identifier, content=earlier.content)
     result = await run()
-    # A command that ended with an exit code has done something, whatever its tool says of itself.
+    # A command with an exit code has done something, even if its tool is marked idempotent.
     if result.error is None and result.exit_code is None:
         try:
             await asyncio.to_thread(_save, key, result, seconds)
@@ -88,7 +88,7 @@ def _open() -> sqlite3.Connection:
 
 def _find(key: bytes, seconds: float) -> ResultCanister | None:
     now = time.time()
-    # A clock that was set back makes nothing last longer.
+    # If the clock was set back, results do not last longer.
     query = "SELECT content FROM results WHERE key = ? AND expires_at > ? AND saved_at > ? AND saved_at <= ?"
     with closing(_open()) as connection:
         row = connection.execute(query, (key, now, now - seconds, now)).fetchone()
@@ -109,7 +109,7 @@ def _save(key: bytes, result: ResultCanister, seconds: float) -> None:
 
 @lru_cache(1024)
 def _describe_function(function: Callable[..., Any]) -> list[str]:
-    """Return which function it is, and how it was written: a result is none of another version of it."""
+    """Return the identity and the source of a function: results of another version do not count."""
     plain: Any = inspect.unwrap(function)
     while hasattr(plain, "func"):  # a partial
         plain = plain.func

@@ -1,7 +1,7 @@
-"""Make the content of a result from what a tool returned, up to a cap.
+"""Turn the value of a tool into the content of a result, up to a maximum size.
 
-A function may return the CallToolResult of MCP's SDK. The SDK is not imported: the names of its versions differ in
-case, and both are read.
+A function may return the CallToolResult of MCP's SDK. The SDK is not imported: its versions spell names differently,
+and both spellings are read.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from callboard.errors import CallerError, ToolExecutionFailure
 
 
 def read_call_tool_result(result: Any) -> Any:
-    """The contents of the result; without any, its structured content. Raises ToolExecutionFailure for an error."""
+    """Return the contents, or the structured content if there are none. Raises ToolExecutionFailure for an error."""
     blocks = [_read_block(block) for block in result.content]
     structured = _get(result, "structured_content", "structuredContent")
     if _get(result, "is_error", "isError"):
@@ -52,17 +52,17 @@ def _get(value: Any, *names: str) -> Any:
 
 
 MAX_TEXT = 256 * 1024
-"""Characters of text that a result may have; the rest is cut, and the text says so."""
+"""Maximum characters of a result's text. Longer text is cut with a note."""
 
 MAX_BYTES = 16 * 1024 * 1024
-"""Bytes that a result may have."""
+"""Maximum bytes of a result."""
 
 _ADDRESS = re.compile(r" at 0x[0-9A-Fa-f]+>")
 _CONTENTS = (core.TextualContent, core.PictureContent, core.FileContent)
 _BYTES = (bytes, bytearray, memoryview)
 _SERIES = (Sequence, AbstractSet, KeysView, ValuesView, ItemsView)
 _KEYS = (tuple, frozenset)
-"""Series that come here only where they are the keys of a dict."""
+"""Series that occur here only as keys of a dict."""
 _SCALARS = (str, int, float)
 _PICTURES = (
     (b"\x89PNG\r\n\x1a\n", "image/png"),
@@ -72,10 +72,10 @@ _PICTURES = (
 
 
 def make_result(identifier: str, value: Any) -> core.ResultCanister:
-    """The result with this value: text as it is, pictures and bytes with their type, the rest as JSON.
+    """Return the result with this value: text as it is, pictures and bytes with their type, the rest as JSON.
 
-    Raises CallerError for a value that has no text but where it lies in memory, such as a generator, and
-    ToolExecutionFailure for the result of an MCP server that says that the call failed.
+    Raises CallerError if the only text of a value is its memory address, as for a generator. Raises
+    ToolExecutionFailure for an MCP result that reports a failed call.
     """
     if type(value).__name__ == "CallToolResult":
         value = read_call_tool_result(value)
@@ -84,7 +84,7 @@ def make_result(identifier: str, value: Any) -> core.ResultCanister:
 
 
 def _contents(value: Any) -> tuple[core.Content, ...]:
-    # Pictures and files are worth nothing to a model as JSON; a list of texts alone is one.
+    # Pictures and files are useless to a model as JSON, but a list of only texts stays JSON.
     if (
         isinstance(value, (list, tuple))
         and any(isinstance(each, (*_CONTENTS, *_BYTES)) for each in value)
@@ -120,12 +120,12 @@ def _json(value: Any) -> str:
         text = msgspec.json.encode(value, enc_hook=_plain).decode()
     except (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError):
         return _json_of_python(value)
-    # msgspec writes null for numbers that JSON has no name for.
+    # msgspec writes null for numbers that JSON cannot express.
     return _json_of_python(value) if "null" in text else text
 
 
 def _json_of_python(value: Any) -> str:
-    """With integers beyond 64 bits, keys that are no strings, and NaN and infinities as strings."""
+    """Encode integers beyond 64 bits, keys that are not strings, and NaN and infinities as strings."""
     try:
         plain = _finite(msgspec.to_builtins(value, enc_hook=_plain))
         return json.dumps(plain, default=_plain, ensure_ascii=False, separators=(",", ":"))
@@ -148,7 +148,7 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Mapping):
         return dict(value)
     for kind in _SCALARS:
-        if isinstance(value, kind):  # a subclass of it
+        if isinstance(value, kind):  # a subclass
             return kind(value)
     if isinstance(value, _SERIES) and not isinstance(value, _KEYS) and len(value) <= MAX_TEXT:
         return [*value]
@@ -156,7 +156,7 @@ def _plain(value: Any) -> Any:
 
 
 def _text(value: object) -> str:
-    """The value as text. Raises CallerError where that is nothing but where the value lies in memory."""
+    """Return the value as text. Raises CallerError if the text is only the value's memory address."""
     text = str(value)
     if not _ADDRESS.search(text):
         return text
@@ -167,7 +167,7 @@ def _text(value: object) -> str:
 
 
 def cut(text: str) -> str:
-    """The text within the cap, without half characters: names of files have them, no JSON may."""
+    """Cut the text to the maximum, without lone surrogates: file names may have them, JSON may not."""
     excerpt = text[:MAX_TEXT]
     if not excerpt.isascii():
         excerpt = excerpt.encode("utf-16", "surrogatepass").decode("utf-16", "replace")

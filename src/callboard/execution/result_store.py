@@ -1,6 +1,6 @@
-"""Keep results that are too long for a model, and let it read on.
+"""Keep results that are too long for a model, and let the model read the rest.
 
-Law: a model names a result by its identifier and never by a path; only the newest results are kept.
+Law: a model names a result by its identifier, never by a path. Only the newest results are kept.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from callboard.tools import Context, Ensemble, Invoker
 
 READ_RESULT: Final = "read_result"
 RESULTS: Final = "results"
-"""The ensemble of that tool alone."""
+"""Name of the ensemble that has only this tool."""
 MAX_KEPT: Final = 256
-"""Results in one directory."""
+"""Maximum results in one directory."""
 MAX_READ: Final = 32 * 1024
-"""Bytes that one call reads, as many as a result has by default."""
+"""Maximum bytes of one call, as many as a result has by default."""
 
 _NOTICE: Final = 256
-"""Bytes that the notice of a cut may take."""
+"""Maximum bytes of the notice of a cut."""
 _IDENTIFIER = re.compile(r"[0-9a-f]{16}")
 _SCHEMA: Final[Mapping[str, Any]] = {
     "type": "object",
@@ -43,15 +43,15 @@ _SCHEMA: Final[Mapping[str, Any]] = {
 
 
 class KeptResults:
-    """Texts by their identifiers, in a directory, by default `mcp` of `state_directory()`."""
+    """Texts by identifier, in a directory; by default in `mcp` of `state_directory()`."""
 
     def __init__(self, directory: Path | None = None) -> None:
         self.directory = directory or state_directory() / "mcp" / "results"
         self.tool_name = READ_RESULT
-        """The name by which models call the tool that reads on: the last one that it was declared by."""
+        """Name that models use for the reading tool, from its last declaration."""
 
     def keep(self, text: str) -> str:
-        """Keeps a text; the same text has the same identifier."""
+        """Store a text, and return its identifier. Equal texts have the same identifier."""
         data = text.encode("utf-8", "replace")
         identifier = hashlib.sha256(data).hexdigest()[:16]
         write_private(self._path(identifier), data)
@@ -62,7 +62,7 @@ class KeptResults:
         return identifier
 
     def read(self, identifier: str, offset: int = 0, limit: int = MAX_READ) -> str:
-        """A piece of a text, and a line before it that says which, in bytes. Raises NoSuchTool."""
+        """Return a piece of a text, below a line with its byte range. Raises NoSuchTool."""
         path = self._path(identifier) if _IDENTIFIER.fullmatch(identifier) else None
         if path is None or not path.is_file():
             raise NoSuchTool(f"no result {identifier[:32]!r} is kept", hint="call the tool again")
@@ -73,10 +73,10 @@ class KeptResults:
         return f"[bytes {min(offset, size)} to {min(offset, size) + len(data)} of {size}]\n{data.decode('utf-8', 'ignore')}"
 
     def truncate(self, tool: str, result: ResultCanister, limit: int) -> ResultCanister:
-        """The result with the first `limit` characters of its text, and how to read on; the whole text is kept.
+        """Return the result with the first `limit` characters of its text and how to read on; the whole text is stored.
 
-        It is cut at the end of a line if one ends in the second half of these characters. A result with other contents
-        than text stays as it is.
+        The text is cut at the end of a line if one ends in the second half of these characters. A result with other
+        contents than text does not change.
         """
         text = result.text
         if len(text) <= limit or not all(isinstance(each, TextualContent) for each in result.content):
@@ -93,7 +93,7 @@ class KeptResults:
         return replace(result, content=contents(f"{head.rstrip()}\n{notice}"))
 
     def truncate_middle(self, text: str, limit: int) -> str:
-        """The beginning and the end of a result, about `limit` bytes, and how to read on; the whole text is kept."""
+        """Return about `limit` bytes from both ends of a result and how to read on; the whole text is stored."""
         data = text.encode("utf-8", "replace")
         half = max(0, limit - _NOTICE) // 2
         begin, end = data[:half].decode("utf-8", "ignore"), data[len(data) - half :].decode("utf-8", "ignore")
@@ -104,7 +104,7 @@ class KeptResults:
         return f"{begin}\n{notice}\n{end}"
 
     def invoker(self) -> Invoker:
-        """The tool that reads on."""
+        """Return the tool that reads on."""
 
         async def read(_: Context, arguments: Mapping[str, Any]) -> str:
             return self.read(arguments["identifier"], arguments["offset"], arguments["limit"])
@@ -115,7 +115,7 @@ class KeptResults:
         return invoker
 
     def ensemble(self) -> Ensemble:
-        """An ensemble with nothing but that tool, where several servers share it."""
+        """Return an ensemble with only this tool, for several servers that share it."""
         return Ensemble(RESULTS, [self.invoker()])
 
     def _path(self, identifier: str) -> Path:
@@ -123,7 +123,7 @@ class KeptResults:
 
 
 class _ReadResult(Invoker):
-    """Tells the results by which name it is declared."""
+    """The reading tool. It reports its declared name to the results."""
 
     results: KeptResults
 

@@ -1,7 +1,7 @@
-"""Daemon threads for tools that block, up to a cap.
+"""Daemon threads for blocking tools, up to a maximum.
 
-Law: a thread that does not come back in time is left alone and takes no other work until it does; the
-process ends without waiting for it.
+Law: a thread that does not return in time is abandoned and takes no other work until it returns. The process ends
+without waiting for it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _Work: TypeAlias = tuple[Callable[[], Any], asyncio.AbstractEventLoop, "asyncio.
 
 
 class ThreadPool:
-    """At most `limit` threads, started when they are needed; work beyond that waits."""
+    """At most `limit` threads, started when needed. Further work waits."""
 
     def __init__(self, limit: int = 32) -> None:
         self.limit = limit
@@ -28,12 +28,12 @@ class ThreadPool:
         self._free = 0
 
     async def run(self, function: Callable[[], Any]) -> Any:
-        """What the function returns or raises. Cancelling stops the waiting, not the thread."""
+        """Return what the function returns, or raise what it raises. Cancelling stops the waiting, not the thread."""
         loop = asyncio.get_running_loop()
         done: asyncio.Future[Any] = loop.create_future()
         context = contextvars.copy_context()
         with self._lock:
-            # Counted here, not in the thread, so that two calls at once don't both count on one free thread.
+            # Count here and not in the thread, so that two calls never count on the same free thread.
             if self._free:
                 self._free -= 1
             elif self._started < self.limit:
@@ -50,9 +50,9 @@ class ThreadPool:
             value: Any = None
             error: BaseException | None = None
             try:
-                # What nobody waits for any more is not begun.
+                # Skip work that nobody waits for any more.
                 value = None if done.cancelled() else function()
-            except BaseException as raised:  # noqa: BLE001  # it is raised again where it is awaited
+            except BaseException as raised:  # noqa: BLE001  # raised again in the caller
                 error = raised
             with self._lock:
                 self._free += 1
@@ -68,7 +68,7 @@ def _settle(done: asyncio.Future[Any], value: Any, error: BaseException | None) 
     if error is None:
         done.set_result(value)
     elif isinstance(error, (StopIteration, GeneratorExit, KeyboardInterrupt, SystemExit)):
-        # None of these can pass through a future as what it is.
+        # None of these exceptions can pass through a future unchanged.
         done.set_exception(RuntimeError(f"{type(error).__name__}: {error}"))
     else:
         done.set_exception(error)

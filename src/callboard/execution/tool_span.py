@@ -1,4 +1,4 @@
-"""The span of a tool call, where telemetry is on: `execute_tool NAME`."""
+"""The span of a tool call if telemetry is on: `execute_tool NAME`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _MAX_DESCRIPTION: Final = 500
 async def run_in_span(
     invoker: Invoker, arguments: Mapping[str, Any], identifier: str, run: Callable[[], Awaitable[ResultCanister]]
 ) -> ResultCanister:
-    """Run a call within its span. What its tool does is below it: requests, commands, runs of other agents."""
+    """Run a call within its span. The tool's requests, commands and nested runs are children of this span."""
     name = display(invoker.name, _MAX_NAME)
     about = {names.OPERATION: names.EXECUTE_TOOL, names.TOOL_NAME: name}
     more = {names.TOOL_CALL_ID: display(identifier, _MAX_NAME), names.TOOL_TYPE: "function"}

@@ -1,4 +1,4 @@
-"""What a loop asks its driver to do."""
+"""Actions that a loop requests from its driver."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from callboard.core import Canister, InvocationCanister, ResultCanister, RunStat
 
 
 class CallModel(msgspec.Struct, frozen=True):
-    """Ask for round `number`'s reply. `last` says that it is to answer without any call."""
+    """Request the reply of round `number`. `last` asks for an answer without calls."""
 
     number: int
     canisters: tuple[Canister, ...]
@@ -19,33 +19,33 @@ class CallModel(msgspec.Struct, frozen=True):
 
 
 class Execute(msgspec.Struct, frozen=True):
-    """Run the invocations, but for those whose result is `answered` already, by identifier."""
+    """Run the invocations, except those that already have a result in `answered`, by identifier."""
 
     invocations: tuple[InvocationCanister, ...]
     answered: Mapping[str, ResultCanister]
 
 
 class AskApproval(msgspec.Struct, frozen=True):
-    """Ask a person; the answer is fed as ApprovalAnswered."""
+    """Ask a person, and feed the answer as ApprovalAnswered."""
 
     invocation: InvocationCanister
     why: str
 
 
 class CheckOutput(msgspec.Struct, frozen=True):
-    """Find out what is wrong with the text of a reply that would end the run, and give that to `answer_check`."""
+    """Check the text of a reply that would end the run, and pass what is wrong with it to `answer_check`."""
 
     text: str
 
 
 class HandOver(msgspec.Struct, frozen=True):
-    """Another agent goes on, the one that the handoff of this `name` is to; its loop is asked what is next."""
+    """Switch to the agent of the handoff `name`. Its loop continues with `go_on`."""
 
     name: str
 
 
 class Finish(msgspec.Struct, frozen=True):
-    """The run is over. `output` is the text of its last reply, `why` says what ended it where it did not complete."""
+    """End the run. `output` is the text of its last reply; `why` says why it did not complete."""
 
     state: RunState
     output: str

@@ -1,9 +1,9 @@
 """Fit a conversation into a model's context window.
 
-Stale results are replaced by stubs, old rounds by a summary, and what is still too large is cut. The transcript itself
-is never changed.
-Laws: a call and its result are shown together or not at all; what was replaced stays replaced, so that the provider's
-prompt cache holds until the window is made shorter again; work is constant a round, on average.
+Stubs replace stale results, a summary replaces old rounds, and anything that is still too large is cut. The transcript
+itself never changes.
+Laws: a call and its result are shown together or not at all. A replaced part stays replaced, so the provider's prompt
+cache stays valid until the window gets shorter again. The work per round is constant on average.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from callboard.tools import Invoker
 from callboard.tools.permission_patterns import read_path
 
 CHARACTERS: Final = 4.0
-"""A token, where nothing better is known."""
+"""Characters of a token, if nothing better is known."""
 SUMMARY: Final = 8000
-"""Characters of a summary where there is no limit."""
+"""Maximum characters of a summary if there is no limit."""
 MAX_READINGS: Final = 16
-"""Readings of a file that are compared with the next one."""
+"""Maximum readings of a file that are compared with the next reading."""
 
 _MIN_STUBBED: Final = 200
-"""Characters of a result that is worth replacing."""
+"""Minimum characters of a result that is worth replacing."""
 _MIN_STEP: Final = 2000
-"""Characters between two counts from which a token's length is computed."""
+"""Minimum characters between two counts that determine a token's length."""
 
 _encode = msgspec.json.Encoder(order="sorted", enc_hook=str).encode
 _Path: TypeAlias = tuple[str, ...]
@@ -46,21 +46,21 @@ class _Reading(NamedTuple):
 
 
 class ContextWindow:
-    """Shows a conversation of a run within a limit. One conversation each: shown another one, it begins anew.
+    """Show the conversation of a run within a limit. It handles one conversation, and starts over for another one.
 
-    Up to `threshold` nothing is changed. Above it stale results are replaced; if that is not enough, the oldest rounds
-    become one summary, behind what the user said first; what is still too large is cut.
+    Up to `threshold` nothing changes. Above it, stubs replace stale results. If that is not enough, one summary
+    replaces the oldest rounds, after the user's first prompt. Anything that is still too large is cut.
 
     Args:
-        limit: Tokens of a request; 0 is no limit.
-        threshold: The share of the limit above which the conversation is shortened.
-        keep: The last rounds that no summary replaces.
-        every: Summarize whenever so many rounds have come besides those, within the limit too; 0 is never.
-        pinned: Gives text that the summary ends with, such as a checklist.
-        invokers: Say which calls are idempotent and which arguments are paths; an agent sets them.
+        limit: Maximum tokens of a request; 0 for no limit.
+        threshold: Share of the limit above which the conversation is shortened.
+        keep: Number of last rounds that are never summarized.
+        every: Summarize after every so many further rounds, even within the limit; 0 for never.
+        pinned: Returns text for the end of the summary, such as a checklist.
+        invokers: Tools that say which calls are idempotent and which arguments are paths; an agent sets them.
 
     Raises:
-        CallerError: A bound is out of its range.
+        CallerError: A value is out of its range.
     """
 
     def __init__(
@@ -87,11 +87,11 @@ class ContextWindow:
         self._pinned = pinned
         self._ratio = CHARACTERS
         self._overhead = 0.0
-        """Tokens of a request besides its canisters, such as those of its tools."""
+        """Tokens of a request without its canisters, such as the declarations of tools."""
         self._shown_size = 0
         self._shown_times = 0
         self._counted: tuple[int, int, int] | None = None
-        """The number of the request, its size and its tokens, at the last usage report."""
+        """Number, size and tokens of the request in the last usage report."""
         self._counted_before: tuple[int, int, int] | None = None
         self._reset()
 
@@ -100,32 +100,32 @@ class ContextWindow:
         self._first: core.Canister | None = None
         self._last: core.Canister | None = None
         self._task: list[core.Canister] = []
-        """What comes before the first reply."""
+        """The canisters before the first reply."""
         self._head = self._task
-        """The same, with the summary once there is one."""
+        """The canisters before the first reply, with the summary once there is one."""
         self._tail: list[core.Canister] = []
         self._start = 0
-        """Where the tail begins in the transcript."""
+        """Start of the tail in the transcript."""
         self._rounds: deque[int] = deque()
-        """Where the rounds in the tail begin in the transcript."""
+        """Starts of the tail's rounds in the transcript."""
         self._replying = False
         self._said_at = 0
-        """Where the user last said something."""
+        """Position of the user's last prompt."""
         self._size = 0
         self._calls: dict[str, core.InvocationCanister] = {}
         self._same: dict[tuple[str, bytes], int] = {}
         self._readings: dict[_Path, deque[_Reading]] = {}
         self._stale: dict[int, int] = {}
-        """Results that may be replaced, and the rounds that made them stale."""
+        """Results that may be replaced, with the rounds that made them stale."""
         self._summary = RoundSummary()
 
     @property
     def tokens(self) -> int:
-        """Of what would be shown, as far as is known."""
+        """Estimated tokens of the conversation as it would be shown."""
         return round(self._overhead + self._size / self._ratio)
 
     def show(self, canisters: Sequence[core.Canister]) -> tuple[core.Canister, ...]:
-        """What a model is shown of these. They are those of the last time and what has come since."""
+        """Return the conversation as the model sees it. `canisters` begin with the canisters of the last call."""
         if not self.limit and not self._every:
             return tuple(canisters)
         if not self._continues(canisters):
@@ -144,7 +144,7 @@ class ContextWindow:
         return (*self._head, *self._tail)
 
     def count(self, usage: core.Usage) -> None:
-        """Learns from what a backend says that the view shown last was, in tokens."""
+        """Learn from the number of input tokens that a backend reports for the last view."""
         if usage.input <= 0:
             return
         if self._counted is not None and self._counted[0] != self._shown_times:
@@ -169,7 +169,7 @@ class ContextWindow:
             return False
         return canisters[0] is self._first or canisters[0] == self._first
 
-    # What comes.
+    # New canisters.
 
     def _take(self, canister: core.Canister, at: int) -> None:
         replying = isinstance(canister, (core.AssistantCanister, core.InvocationCanister))
@@ -206,7 +206,7 @@ class ContextWindow:
             return
         paths = [*_paths(invoker, arguments)]
         if len(paths) == 1:
-            # However it is spelled.
+            # A path counts in every spelling.
             requested = frozenset([each for each in requested if invoker.subjects.get(each[0]) != "path"])
         for path in paths:
             if not idempotent:
@@ -215,12 +215,12 @@ class ContextWindow:
                 continue
             readings = self._readings.setdefault(path, deque(maxlen=MAX_READINGS))
             for reading in readings:
-                # One that asks for no less stands for the other.
+                # A reading that asks for at least as much replaces the other.
                 if reading.tool == call.name and requested <= reading.requested:
                     self._stale[reading.at] = number
             readings.append(_Reading(at, call.name, requested))
 
-    # What is left out.
+    # Removal.
 
     def _shorten(self) -> None:
         enough = self.limit * self._threshold
@@ -250,7 +250,7 @@ class ContextWindow:
         self._tail[place] = canister
 
     def _compact(self, keep: int, enough: float) -> None:
-        """Replace the oldest rounds by a summary, all but the last `keep` at most, until `enough` tokens are left."""
+        """Summarize the oldest rounds until `enough` tokens are left, but never the last `keep`."""
         gone = 0
         while len(self._rounds) > keep and self.tokens > enough:
             self._rounds.popleft()
@@ -264,7 +264,7 @@ class ContextWindow:
         room = self._room(1.0) // 8 if self.limit else SUMMARY
         summary = self._summary.text(room, self._pinned(), said_since=self._said_at >= self._start)
         self._size -= sum(map(size_of, self._head))
-        # With what the user said: some templates take no two words of the user in a row.
+        # Part of the user's message: some templates reject two user messages in a row.
         if self._task and isinstance(last := self._task[-1], core.UserCanister):
             self._head = [*self._task[:-1], replace(last, content=(*last.content, core.TextualContent(summary)))]
         else:
@@ -295,7 +295,7 @@ def _paths(invoker: Invoker, arguments: Mapping[str, Any]) -> Iterator[_Path]:
 
 
 def _requested_arguments(invoker: Invoker, arguments: Mapping[str, Any]) -> Iterable[tuple[str, bytes]]:
-    """What a call asks for besides what it would ask for anyway."""
+    """Yield the arguments that differ from their defaults."""
     properties = invoker.arguments_schema.get("properties", {})
     for name, value in arguments.items():
         if value is None or ("default" in (schema := properties.get(name) or {}) and schema["default"] == value):

@@ -1,4 +1,4 @@
-"""The bounds of a run, how much of them it has used, and the reasons that end it."""
+"""The limits of a run, its usage, and the reasons that end it."""
 
 from __future__ import annotations
 
@@ -12,30 +12,30 @@ from callboard.errors import CallerError
 from callboard.profiles import Pricing, describe_spent
 
 MAX_DEPTH = 16
-"""Runs within runs; an agent may, through others, be a tool of itself."""
+"""Maximum depth of nested runs: an agent may be a tool of itself, through other agents."""
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Bounds of one run; None is no bound.
+    """Limits of one run; None means no limit.
 
-    When rounds, calls or errors are used up, one last reply is asked for, without tools; after tokens and cost nothing
-    more is asked for; seconds cut what is under way. The run is then incomplete.
+    When rounds, calls or errors are used up, the model is asked for one last reply, without tools. When tokens or cost
+    are used up, nothing more is requested. When the time is used up, work is cut off. The run is then incomplete.
     """
 
     rounds: int = 20
-    """Replies that may call, before one that may not. Few tasks need as many; a model that goes in circles is stopped."""
+    """Maximum replies with calls. Few tasks need so many, and the limit stops models that go in circles."""
     calls: int | None = None
-    """Invocations that are run."""
+    """Maximum invocations that run."""
     errors: int | None = 8
-    """Results with an error, one after another."""
+    """Maximum results with errors in a row."""
     tokens: int | None = None
-    """Tokens of input and output together."""
+    """Maximum tokens, input and output together."""
     cost: float | None = None
-    """The cost in US dollars. It needs a model whose price is known."""
+    """Maximum cost in US dollars. The price of the model has to be known."""
     seconds: float | None = None
-    """The time from the run's start."""
+    """Maximum seconds since the run's start."""
     output_retries: int = 1
-    """How often in a row the model is asked again because its output was refused; 0 is never."""
+    """How often in a row the model is asked again after its output was refused; 0 for never."""
 
     def __post_init__(self) -> None:
         for name in self.__struct_fields__:
@@ -46,20 +46,20 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 class Budget:
-    """What a run has taken of its limits.
+    """The usage of a run, compared with its limits.
 
-    With an `outer` budget, that of the run that this one is within, both take what this run takes, and neither goes on
-    where the limits of one are reached. Raises CallerError where too many runs are within one another.
+    `outer` is the budget of the enclosing run. Usage counts against both budgets. When either is used up, this run
+    stops. Raises CallerError if too many runs are nested.
     """
 
     def __init__(self, limits: Limits, pricing: Pricing | None, outer: Budget | None = None) -> None:
         self.limits = limits
         self.usage = Usage()
         self.calls = 0
-        """Calls that were run."""
+        """Calls that have run."""
         self._outer = outer
         self.spent = 0.0
-        """The cost of the replies whose cost is known."""
+        """Cost of the replies whose cost is known, in US dollars."""
         self._is_priced = pricing is not None
         self.depth: int = outer.depth + 1 if outer else 0
         if self.depth > MAX_DEPTH:
@@ -67,16 +67,16 @@ class Budget:
 
     @property
     def cost(self) -> float | None:
-        """The cost so far, None where the price of some of it is not known."""
+        """The cost so far, or None if a price is unknown."""
         return self.spent if self._is_priced else None
 
     @property
     def is_bounded(self) -> bool:
-        """Whether the cost has a bound, that of this run or of one that it is within."""
+        """Whether this run or an enclosing run has a limit on cost."""
         return self.limits.cost is not None or (self._outer is not None and self._outer.is_bounded)
 
     def add(self, usage: Usage, pricing: Pricing | None, now: datetime) -> None:
-        """Count the usage of a reply. Tokens that nobody counted make the cost unknown, unless they are free."""
+        """Count the usage of a reply. Missing token counts make the cost unknown, unless the tokens are free."""
         cost = pricing.cost(usage, now) if pricing is not None else None
         if pricing is not None and not (usage.input or usage.output):
             one_each = Usage(input=1, output=1, model=usage.model)
@@ -91,25 +91,25 @@ class Budget:
             self._outer._add(usage, cost)  # noqa: SLF001  # of the same class
 
     def go_on(self, progress: RunProgress) -> None:
-        """Count what the run had taken before it was interrupted."""
+        """Restore the usage from before the interruption."""
         self.usage, self.calls = progress.usage, progress.calls
         self.spent, self._is_priced = progress.cost, self._is_priced and progress.is_priced
 
     def add_calls(self, count: int) -> None:
-        """Count calls that are run."""
+        """Count calls that have run."""
         self.calls += count
         if self._outer is not None:
             self._outer.add_calls(count)
 
     def out_of_calls(self) -> str:
-        """Why no more calls are taken, if so."""
+        """Return why no more calls may run, or an empty text."""
         most = self.limits.calls
         if most is not None and self.calls >= most:
             return f"no answer within {most} calls"
         return self._outer.out_of_calls() if self._outer is not None else ""
 
     def exhaustion_reason(self) -> str:
-        """Why nothing more is asked for, if so."""
+        """Return why nothing more may be requested, or an empty text."""
         used, limits = self.usage.input + self.usage.output, self.limits
         if limits.tokens is not None and used >= limits.tokens:
             return f"{used} tokens are used, of {limits.tokens}"

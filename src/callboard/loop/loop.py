@@ -3,48 +3,48 @@
 Theory of operation
 -------------------
 
-A run alternates between a model that replies and tools that run. `Loop` decides what follows; whoever drives it (an
-`agent.Run`, the gateway's tool loop) does the work. The driver calls `start` or `resume`, does each action that it
-gets, and feeds back the events of that work with the time at which they happened. The loop does no I/O and reads no
-clock, so a run can be replayed from its events.
+A run alternates between a model that replies and tools that run. `Loop` decides what happens next, and its driver (an
+`agent.Run`, or the gateway's tool loop) does the work. The driver calls `start` or `resume`, performs each action that
+it gets, and feeds back the events of that work with their times. The loop does no I/O and reads no clock, so a run can
+be replayed from its events.
 
-The state says what the loop waits for, and so which events mean anything to it. Every other event is ignored: a
-provider may send more than it should, and that must not decide anything.
+The state says what the loop waits for, and which events matter. All other events are ignored: a provider may send more
+than it should, and that must not decide anything.
 
     idle          start, resume, recover
     replying      the events of a reply; ReplyEnded and ReplyFailed end it
     asking        an ApprovalAnswered for each call that a person is asked about
     running       a ResultReady for each call of the reply
-    checking      answer_check, for the text of a reply that would end the run
-    handing_over  go_on, of the loop of the agent that takes the conversation over
+    checking      answer_check, after the text of a reply that would end the run
+        handing_over  go_on, of the loop of the next agent
     ended         nothing
 
-An action leads from one state to the next, as `_NEXT` has it: no event changes the state by itself. The usual circle is
-replying, (asking,) running, replying; it is left with a `Finish`. The table is checked for each action, so an action
-that cannot follow is an error here and not a run that hangs.
+An action leads from one state to the next, as in `_NEXT`. No event changes the state directly. The usual cycle is
+replying, (asking,) running, replying; a `Finish` ends it. Each action is checked against the table, so an impossible
+action is an error here instead of a run that hangs.
 
-What a reply leads to is decided when it has ended, never before: text ahead of a call ends no run, and a reply that
-breaks off in a call runs nothing. The order of the questions is that of `_decide`:
+The loop decides about a reply when it has ended, never before: text before a call does not end a run, and a reply that
+breaks off in a call runs nothing. `_decide` asks these questions in order:
 
-1. Did it call? Then calls that cannot run, may not run, or repeat earlier ones get their results here; people are
-   asked about others; the rest runs together. The driver executes calls that have a result already as well
+1. Does the reply call? Then calls that cannot run, may not run, or repeat earlier ones get their results here. People
+   are asked about others; the rest runs together. The driver also receives the calls that already have a result
    (`Execute.answered`), so that all results come in the order of the calls.
-2. Was it cut, filtered, or refused? Then the run ends with what it said.
-3. Did it say nothing? Then it is asked again, `MAX_EMPTY` times, or `MAX_THOUGHTS` times where it thought.
-4. Did it rest on a result that the model wrote itself, or is it in none of the formats that were asked for, or does the
-   output check complain? Then the model reads why and replies again, `Limits.output_retries` times.
+2. Was the reply cut, filtered, or refused? Then the run ends with its text.
+3. Is the reply empty? Then the model is asked again, `MAX_EMPTY` times, or `MAX_THOUGHTS` times if it only thought.
+4. Did the model invent a result, use none of the requested formats, or fail the output check? Then the model reads why
+   and replies again, `Limits.output_retries` times.
 
-Limits end a run in two ways. Where rounds, calls or errors are used up, one last reply is asked for without tools
-(`_is_last`), so that the run has an answer; where tokens, cost or time are, nothing more is asked for. Either way the
-run is "incomplete".
+Limits end a run in two ways. When rounds, calls or errors are used up, the model gives one last reply without tools
+(`_is_last`), so that the run has an answer. When tokens, cost or time are used up, nothing more is requested. In both
+cases the run is "incomplete".
 
-A run that was interrupted goes on where its conversation ends (`recover`): after what the user or the tools said with
-the next reply, after a reply's text with the check of it. The calls of the last reply pass `_permit` as those of a fresh
-reply do, with the results that they have; the replies before are counted again (`recall`), so that limits and repeated
-calls are judged as if nothing had happened.
+An interrupted run resumes at the end of its conversation (`recover`). After a user message or tool results, that is the
+next reply; after a reply's text, the check of the text. The calls of the last reply pass `_permit` like new calls, with
+the results that they have. Earlier replies are counted again (`recall`), so limits and repeated calls are judged as
+without the interruption.
 
-Laws (tests/loop): every invocation in the transcript gets its result, or is pending at the run's end; the work for an
-event is constant, but for one copy of the transcript for each reply that is asked for.
+Laws (tests/loop): every invocation in the transcript gets its result, or is pending at the end of the run. The work for
+an event is constant, except for one copy of the transcript per requested reply.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ if TYPE_CHECKING:
     from callboard.loop.repeat_guard import RepeatGuard
 
 State: TypeAlias = Literal["idle", "replying", "asking", "running", "checking", "handing_over", "ended"]
-"""What a loop waits for."""
+"""The state of a loop: what it waits for."""
 
 _NEXT: Final[Mapping[tuple[State, type[Action]], State]] = {
     ("idle", CallModel): "replying",
@@ -96,21 +96,21 @@ _NEXT: Final[Mapping[tuple[State, type[Action]], State]] = {
 """The state after an action, by the state before it."""
 
 MAX_EMPTY = 2
-"""Empty replies in a row that end a run."""
+"""Maximum empty replies in a row; the next one ends the run."""
 MAX_THOUGHTS = 4
-"""Replies in a row that were thoughts only."""
+"""Maximum replies in a row with nothing but thoughts."""
 
 AnswerAfter: TypeAlias = Literal["model", "results"]
-"""When the last reply is asked for: when the model makes no more calls, or once its calls have results."""
+"""When to ask for the last reply: when the model makes no more calls, or once its calls have results."""
 
 MAX_REPEATED = 3
-"""Rounds in a row of nothing but repeated calls, before a last reply is asked for."""
+"""Maximum rounds in a row with only repeated calls, before the last reply is requested."""
 
 QuotedCalls: TypeAlias = Literal["ask", "run"]
-"""Whether a person is asked about a call that repeats a source of the conversation, or it runs as any other."""
+"""Whether a call that repeats a source of the conversation needs approval, or runs like any other call."""
 
 GO_ON = "Go on."
-"""A user message behind a reply that decides nothing: llama.cpp takes a last message of the model's for a prefill."""
+"""A user message after an inconclusive reply: llama.cpp treats a final assistant message as a prefill."""
 
 _BESIDE_RESULTS = (
     "Part of your last reply was cut, for you had written a result of a call yourself. "
@@ -129,35 +129,35 @@ _SHORTFALLS: Mapping[core.Ending, str] = {
 
 
 class LoopRules(msgspec.Struct, frozen=True, kw_only=True):
-    """What an agent brings to a loop besides its tools."""
+    """The settings that an agent brings to a loop, besides its tools."""
 
     policy: Policy = Policy()
-    """Which calls run, which are denied, and which a person is asked about."""
+    """Rules for calls: which run, which are denied, and which need approval."""
     prices: Pricing | None = None
-    """Make the cost of the tokens; without them it is unknown."""
+    """Prices of tokens; without them the cost is unknown."""
     answer_after: AnswerAfter = "model"
-    """When the last reply is asked for."""
+    """When to ask for the last reply."""
     checks_output: bool = False
-    """Ask the driver (CheckOutput) about each text that would end the run."""
+    """Whether the driver checks (CheckOutput) each text that would end the run."""
     validates: bool = True
-    """Validate the arguments of calls that are deferred or asked about; False leaves them as they are (mode parsed)."""
+    """Whether to validate the arguments of deferred calls and of calls that need approval; False in mode parsed."""
     quoted_calls: QuotedCalls = "ask"
-    """With "ask", a person is asked about a call that repeats a source, whatever the policy allows."""
+    """With "ask", a call that repeats a source needs approval, even if the policy allows it."""
 
 
 class Loop:
     """The state machine of a run.
 
-    `transcript` grows by what happens; `usage` and `cost` are sums over the replies.
+    `transcript` grows during the run; `usage` and `cost` are sums over the replies.
 
     Args:
         canisters: The conversation so far.
-        invokers: The tools by the names that models call them.
-        rules: What the agent allows and asks for.
-        limits: The bounds of the run.
-        guard: Answers calls that were made before in the run; without one they run again.
-        outer: The budget of the run that this one is within, which it takes of as well.
-        after: The loop of the agent that handed the conversation over: its transcript, rounds and limits go on.
+        invokers: The tools by the names that models use.
+        rules: The agent's settings.
+        limits: The limits of the run.
+        guard: Answers repeated calls; without a guard they run again.
+        outer: Budget of the enclosing run, which this run uses as well.
+        after: Loop of the previous agent. This loop continues its transcript, rounds and limits.
     """
 
     def __init__(
@@ -178,62 +178,62 @@ class Loop:
         self.limits = self.budget.limits
         self.deadline: datetime | None = after.deadline if after else None
         self._begun: datetime | None = after._begun if after else None  # noqa: SLF001  # of the same class
-        """When the run began, or would have begun without its interruptions."""
+        """Start of the run, moved forward by the time of its interruptions."""
         self.errors: int = after.errors if after else 0
-        """Results with an error, one after another."""
+        """Results with errors in a row."""
         self._invokers = invokers
         self._rules = rules
         self._guard = guard
-        # Of the reply that arrives.
+        # The reply that is arriving.
         self._fold = core.Fold()
         self._reply: list[core.Canister] = []
         self._reply_usage = core.Usage()
         self._cut_calls: dict[str, str] = {}
-        """Why calls did not become whole, by their identifiers."""
+        """Why calls are incomplete, by identifier."""
         self._has_hallucinated = False
-        """Whether a result that the model wrote itself was cut out of the reply."""
+        """Whether the reply contained a result that the model invented."""
         self._format_complaint = ""
-        """What the model reads of a reply that has none of the formats that were asked for."""
+        """Message for the model if its reply has none of the requested formats."""
         self._cut_reply = ""
         """Why a filter ended the reply."""
         self._unchecked = ""
-        """The text that the driver is asked about."""
-        # Of its calls.
+        """The text that the driver is checking."""
+        # The calls of the reply.
         self._calls = PendingCalls()
         self._repeated: dict[str, core.ResultCanister] = {}
-        """The results of calls that were made before, by their identifiers."""
+        """The results of repeated calls, by identifier."""
         self._counted = 0
-        """Those of them that the budget has counted."""
+        """Number of calls that the budget has counted."""
         self._following: list[core.Canister] = []
-        """What follows the results of calls that waited in the history."""
-        # Of the run.
+        """The canisters after the results of calls that waited in the history."""
+        # The whole run.
         self._is_last = False
-        """Whether the reply that is asked for is to answer without any call."""
+        """Whether the requested reply has to answer without calls."""
         self._shortfall = ""
-        """Why the run will not have completed, however it goes on."""
+        """Why the run will be incomplete, whatever happens next."""
         self._repeated_rounds = 0
-        """Rounds in a row of nothing but repeated calls."""
+        """Rounds in a row with only repeated calls."""
         self._empty = 0
-        """Replies in a row that said nothing."""
+        """Empty replies in a row."""
         self._thoughts = 0
-        """Replies in a row that only thought."""
+        """Replies in a row with only thoughts."""
         self._refused = 0
-        """Replies in a row that the model was asked to make again."""
+        """Refused replies in a row."""
 
     @property
     def usage(self) -> core.Usage:
-        """The tokens of all replies so far, those of runs within this one among them."""
+        """The tokens of all replies so far, including nested runs."""
         return self.budget.usage
 
     @property
     def cost(self) -> float | None:
-        """The cost so far, None without prices."""
+        """The cost so far, or None without prices."""
         return self.budget.cost
 
     def start(self, now: datetime) -> list[Action]:
-        """The first actions of the run."""
+        """Return the first actions of the run."""
         self._set_deadline(now)
-        # A run within another one may find that one's limits used up.
+        # A nested run may start when the limits of the outer run are used up.
         if exhausted := self._exhaustion_reason(now):
             return self._move([Finish("incomplete", "", exhausted)])
         self._is_last = not self.limits.rounds
@@ -246,16 +246,16 @@ class Loop:
         following: Iterable[core.Canister],
         now: datetime,
     ) -> list[Action]:
-        """Begin with calls of the history that wait.
+        """Begin with waiting calls of the history.
 
         Args:
             invocations: The calls.
-            answered: Results of some of them, by their identifiers; each of the others waits for an ApprovalAnswered.
-            following: What follows their results in the conversation.
+            answered: Results of some of the calls, by identifier. Every other call waits for an ApprovalAnswered.
+            following: The canisters after their results.
             now: The time.
 
         Returns:
-            The actions. What the rules deny by now, and what does not fit, waits for no answer.
+            The actions. Calls that the rules now deny, or that do not fit, wait for no answer.
         """
         self._set_deadline(now)
         self._following = [*following]
@@ -273,7 +273,7 @@ class Loop:
         return self._move(self._execute(now))
 
     def recall(self, turn: CalledTurn) -> str:
-        """Count an earlier reply of a run that goes on. The name of the handoff that it called, if it did."""
+        """Count an earlier reply of an interrupted run. Return the name of the handoff that it called, if any."""
         self.rounds += 1
         self._repeated = {} if self._guard is None else self._guard.answers(turn.invocations)
         return self._count_results(turn.pairs)
@@ -281,14 +281,14 @@ class Loop:
     def recover(
         self, progress: core.RunProgress, turn: CalledTurn | None, decided: Collection[str], now: datetime
     ) -> list[Action]:
-        """Go on with a run that was interrupted.
+        """Continue an interrupted run.
 
         Args:
-            progress: What was saved of it.
-            turn: Its last reply, if that called and nothing but results followed. They leave the transcript until the
-                others have theirs as well.
-            decided: The identifiers of calls that a person has decided about: the driver is asked about these, whatever
-                the rules say by now, unless they deny.
+            progress: The saved progress.
+            turn: The last reply, if it called and only results followed. These results leave the transcript until the
+                other calls have results as well.
+            decided: Identifiers of calls that a person has decided about. The driver is asked about them even if the
+                rules have changed, unless the rules deny them.
             now: The time.
 
         Returns:
@@ -315,7 +315,7 @@ class Loop:
         return self._move(self._next_round(now))
 
     def progress(self, now: datetime, finish: Finish | None = None) -> core.RunProgress:
-        """What the run goes on with if it is interrupted now, or when it does what `finish` says."""
+        """Return the state to resume from if the run is interrupted now, or after `finish`."""
         over = finish if finish is not None and finish.state != "pending" else None
         return core.RunProgress(
             rounds=self.rounds - (self.state == "replying"),
@@ -335,22 +335,22 @@ class Loop:
         )
 
     def complete_result(self, result: core.ResultCanister) -> core.ResultCanister:
-        """The result of a call that has just ended, with what the transcript will say above it."""
+        """Return the result of a call that has just ended, with the text that the transcript adds above it."""
         result = self._calls.mark_edited(result)
         first = self._calls.running[0].identifier if self._has_hallucinated else ""
         return _beside_results(result) if result.invocation_id == first else result
 
     def go_on(self, now: datetime) -> list[Action]:
-        """The next actions of a loop that another one's conversation was handed over to."""
+        """Return the next actions of a loop that has taken over a conversation."""
         return self._move(self._next_round(now))
 
     def answer_check(self, complaint: str, now: datetime) -> list[Action]:
-        """The actions that follow from a CheckOutput; an empty complaint accepts the text."""
+        """Return the actions after a CheckOutput. An empty complaint accepts the text."""
         text, self._unchecked = self._unchecked, ""
         return self._move(self._complain(complaint, text, now) if complaint else [Finish("completed", text)])
 
     def feed(self, event: core.Event, now: datetime) -> list[Action]:
-        """The actions that follow from an event."""
+        """Return the actions after an event."""
         state = self.state
         if state == "replying":
             actions = self._feed_reply(event, now)
@@ -363,7 +363,7 @@ class Loop:
         return self._move(actions) if actions else actions
 
     def stop(self, now: datetime, why: str = "cancelled", state: core.RunState = "cancelled") -> Finish:
-        """End the run from outside: what was said is kept, and a call without a result gets one that says why."""
+        """End the run from outside. Keep the partial reply, and answer unfinished calls with the reason."""
         self._reply += self._fold.finish("cancelled")
         text = self._keep_reply(now) if self._reply else self._unchecked
         self._settle_calls("the run was cancelled" if state == "cancelled" else f"the run ended: {why}", now)
@@ -371,7 +371,7 @@ class Loop:
         return Finish(state, text, why)
 
     def roll_back(self, to: int) -> None:
-        """The conversation goes on from its first `to` canisters."""
+        """Reset the conversation to its first `to` canisters."""
         self.transcript = self.transcript[:to]
         self._calls = PendingCalls()
 
@@ -395,10 +395,10 @@ class Loop:
     def _feed_reply(self, event: core.Event, now: datetime) -> list[Action]:
         self._reply += self._fold.feed(event)
         match event:
-            case core.TextPiece() | core.ReasoningPiece() | core.ArgumentsPiece():  # most events, so they come first
+            case core.TextPiece() | core.ReasoningPiece() | core.ArgumentsPiece():  # first, as most events are pieces
                 pass
             case core.Usage():
-                # Some providers send it with every piece; the last one counts.
+                # Some providers send the usage with every piece; the last one counts.
                 self._reply_usage = event
             case core.InvocationIncomplete(identifier=identifier, why=why):
                 self._cut_calls[identifier] = why
@@ -423,13 +423,13 @@ class Loop:
         return []
 
     def _count_usage(self, now: datetime, *, is_whole: bool = False) -> None:
-        """Count what the reply took. One that did not come whole may have cost nothing."""
+        """Count the usage of the reply. An unfinished reply may have cost nothing."""
         if is_whole or self._reply_usage != core.Usage():
             self.budget.add(self._reply_usage, self._rules.prices, now)
         self._reply_usage = core.Usage()
 
     def _keep_reply(self, now: datetime, *, is_whole: bool = False) -> str:
-        """The reply goes into the transcript. Its text."""
+        """Add the reply to the transcript, and return its text."""
         self._count_usage(now, is_whole=is_whole)
         reply, self._reply = [replace(each, timestamp=now) for each in self._reply], []
         reply = _separate_identifiers(reply)
@@ -458,7 +458,7 @@ class Loop:
         return [Finish("completed", text)]
 
     def _complain(self, complaint: str, text: str, now: datetime) -> list[Action]:
-        """Tell the model what is wrong with its reply, as often as may be."""
+        """Report to the model what is wrong with its reply, within the limit of retries."""
         self._refused += 1
         if self._refused > self.limits.output_retries or self.rounds > self.limits.rounds:
             return [Finish("incomplete", text, complaint)]
@@ -468,7 +468,7 @@ class Loop:
         return self._next_round(now)
 
     def _ask_again(self, now: datetime) -> list[Action]:
-        """A reply that neither called nor said anything: at most a thought."""
+        """Ask again after a reply without calls and text; it may contain thoughts."""
         last = self.transcript[-1]
         thought = isinstance(last, core.AssistantCanister) and any(
             isinstance(each, core.ReasoningContent) for each in last.content
@@ -493,7 +493,7 @@ class Loop:
         self._repeated = {} if self._guard is None else self._guard.answers(current.invocations)
         for invocation in current.invocations:
             identifier = invocation.identifier
-            if identifier in current.answered:  # before the run was interrupted
+            if identifier in current.answered:  # from before the interruption
                 continue
             cut = self._cut_calls.get(identifier, "")
             result = self._repeated.get(identifier) or check_call(invocation, self._invokers, cut)
@@ -504,7 +504,7 @@ class Loop:
         return questions or self._execute(now)
 
     def _judge(self, invocation: core.InvocationCanister) -> list[Action]:
-        """Deny the call, or ask about it, or defer it, or leave it to run."""
+        """Deny the call, ask about it, defer it, or let it run."""
         current, identifier = self._calls, invocation.identifier
         invoker = self._invokers[invocation.name]
         permission, why = self._apply_policy(invocation)
@@ -512,7 +512,7 @@ class Loop:
             permission, why = "ask", "it was asked about before"
         if permission == "allow" and not invoker.deferred:
             return []
-        # What waits is validated before: nobody is asked about a call, or answers one, that could not run.
+        # Validate before asking: a person should not decide about, or answer, a call that cannot run.
         if result := self._denial(invocation, permission, why):
             current.answered[identifier] = result
         elif permission == "ask":
@@ -538,7 +538,7 @@ class Loop:
         return core.error_result(invocation.identifier, "validation", mistake) if mistake else None
 
     def _take_answer(self, answer: core.ApprovalAnswered, now: datetime) -> list[Action]:
-        """Only "allow" lets the call run."""
+        """Apply the answer. Only "allow" lets the call run."""
         current = self._calls
         invocation = current.questions.pop(answer.invocation.identifier, None)
         if invocation is None:
@@ -554,7 +554,7 @@ class Loop:
         return [] if current.questions else self._execute(now)
 
     def _edit(self, invocation: core.InvocationCanister, arguments: Mapping[str, Any]) -> None:
-        """A person's arguments run in the place of the model's, if they fit and no rule denies them."""
+        """Replace the model's arguments with a person's, if they fit and no rule denies them."""
         invoker, rules = self._invokers[invocation.name], self._rules
         edited = edited_invocation(invocation, arguments, invoker, rules.policy, validated=rules.validates)
         if isinstance(edited, core.ResultCanister):
@@ -566,7 +566,7 @@ class Loop:
         return invocation.name in self._invokers and self._invokers[invocation.name].hands_over
 
     def _refuse_handoffs(self) -> None:
-        """A conversation has one agent, and is handed over whole."""
+        """Refuse all handoffs except the first: a conversation has one agent and is handed over as a whole."""
         current = self._calls
         why = "calls of the same reply wait for their results" if current.deferred else ""
         for invocation in current.running:
@@ -586,7 +586,7 @@ class Loop:
         return [Execute(running, self._calls.answered)] if running else self._end_calls(now)
 
     def _end_calls(self, now: datetime) -> list[Action]:
-        """The calls of a reply have their results, or wait for them beyond the run's end."""
+        """Continue when the calls have their results, or wait for them after the end of the run."""
         calls = self._calls
         pairs = [(invocation, result) for invocation, result in calls.results() if result is not None]
         results = [replace(result, timestamp=now) for _, result in pairs]
@@ -608,7 +608,7 @@ class Loop:
         return self._next_round(now)
 
     def _count_results(self, pairs: Sequence[tuple[core.InvocationCanister, core.ResultCanister]]) -> str:
-        """Count the errors and the repetitions. The name of the handoff among the calls, if one succeeded."""
+        """Count errors and repetitions. Return the name of a successful handoff, if any."""
         for _, result in pairs:
             self.errors = 0 if result.error is None else self.errors + 1
         self._record_calls(pairs)
@@ -628,7 +628,7 @@ class Loop:
     def _record_calls(self, pairs: Sequence[tuple[core.InvocationCanister, core.ResultCanister]]) -> None:
         if self._guard is None:
             return
-        # A call that ran with other arguments is not the call that the model made.
+        # A call that ran with edited arguments is not the call that the model made.
         as_called = [pair for pair in pairs if pair[0].identifier not in self._calls.edited]
         self._guard.record(as_called, self._repeated, self.rounds)
         self._repeated_rounds = self._repeated_rounds + 1 if len(self._repeated) == len(pairs) else 0
@@ -663,12 +663,12 @@ class Loop:
 
     @property
     def pending(self) -> tuple[core.InvocationCanister, ...]:
-        """The invocations that have no result at the run's end."""
+        """The invocations without results at the end of the run."""
         return self._calls.pending
 
 
 def ends_with_model(canisters: Sequence[core.Canister]) -> bool:
-    """Whether nobody but a supervisor, whose words some templates put first, speaks behind the model."""
+    """Whether the model spoke last. Supervisors do not count: some templates move their words to the start."""
     last = next((each for each in reversed(canisters) if not isinstance(each, core.SupervisorCanister)), None)
     return isinstance(last, core.AssistantCanister)
 
@@ -678,9 +678,9 @@ def _beside_results(result: core.ResultCanister) -> core.ResultCanister:
 
 
 def _separate_identifiers(reply: list[core.Canister]) -> list[core.Canister]:
-    """The reply, each of its calls with an identifier of its own: an answer about one call is none about another."""
+    """Give each call of the reply its own identifier, so that an answer never applies to another call."""
     taken: set[str] = set()
-    counts: Counter[str] = Counter()  # where the last search for a free one ended, so that none begins anew
+    counts: Counter[str] = Counter()  # end of the last search for a free number, where the next search starts
     for place, each in enumerate(reply):
         if isinstance(each, core.InvocationCanister):
             identifier = each.identifier

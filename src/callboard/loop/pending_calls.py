@@ -1,4 +1,4 @@
-"""The invocations of a reply: until each has its result, and as they are read again from a conversation."""
+"""The invocations of a reply until each has its result, and as they are read back from a conversation."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from callboard.core import AssistantCanister, Canister, InvocationCanister, Resu
 from callboard.tools import edited_result
 
 Key: TypeAlias = tuple[str, bytes]
-"""What makes two invocations the same call: the tool, and the arguments in whatever order."""
+"""Identity of a call: the tool and its arguments, in any order."""
 
 _encode = msgspec.json.Encoder(order="sorted").encode
 
 
 class PendingCalls:
-    """`answered` has the results of invocations that do not run, `questions` the invocations that wait for a person,
-    `deferred` those whose results come from outside, after the run, `edited` those that run with a person's arguments;
-    `decided` names those that a person has decided about before.
+    """The calls of a reply: `answered` has the results of calls that do not run. The calls in `questions` wait for a
+    person, the results of `deferred` calls come from outside, after the run. The `edited` calls run with a person's
+    arguments. `decided` names the calls that a person has decided about before.
     """
 
     def __init__(self, invocations: Iterable[InvocationCanister] = (), decided: Collection[str] = ()) -> None:
@@ -35,7 +35,7 @@ class PendingCalls:
 
     @property
     def running(self) -> tuple[InvocationCanister, ...]:
-        """Those that are executed or answered now, in the order of the calls."""
+        """The calls that are executed or answered now, in their order."""
         return tuple(
             [
                 self.edited.get(each.identifier, each)
@@ -53,32 +53,32 @@ class PendingCalls:
         self._waiting.discard(invocation.identifier)
 
     def take(self, result: ResultCanister) -> bool:
-        """Keep a result. Whether it was the last one that was waited for."""
+        """Add a result. Return whether all results are there now."""
         self._results[result.invocation_id] = self.mark_edited(result)
         self._waiting.discard(result.invocation_id)
         return not self._waiting
 
     def mark_edited(self, result: ResultCanister) -> ResultCanister:
-        """The result, which says so where its call ran with a person's arguments."""
+        """Return the result, with a note if a person edited the arguments of its call."""
         edited = self.edited.get(result.invocation_id)
         return edited_result(edited, result) if edited else result
 
     def results(self) -> list[tuple[InvocationCanister, ResultCanister | None]]:
-        """Each invocation with its result, None where there is none yet."""
+        """Return each invocation with its result, or None if it has none yet."""
         return [(each, self._results.get(each.identifier)) for each in self.invocations]
 
 
 def call_key(invocation: InvocationCanister) -> Key:
-    """The name and the canonical arguments; the raw text where the arguments are no object."""
+    """Return the name and the canonical arguments, or the raw text if the arguments are not an object."""
     arguments = invocation.arguments
     raw = invocation.raw.encode("utf-8", "surrogatepass") if arguments is None else _encode(arguments)
     return invocation.name, raw
 
 
 class CalledTurn(NamedTuple):
-    """A reply that called, and the results behind it by the identifiers of their calls; `end` is where they begin.
+    """A reply that called, and its results by the identifiers of their calls. The results begin at `end`.
 
-    An interrupted run may have fewer results than calls: each is kept when it is there, whatever the others do.
+    An interrupted run may have fewer results than calls, because each result is saved separately.
     """
 
     invocations: tuple[InvocationCanister, ...]
@@ -87,12 +87,12 @@ class CalledTurn(NamedTuple):
 
     @property
     def pairs(self) -> list[tuple[InvocationCanister, ResultCanister]]:
-        """The calls that have a result, with it."""
+        """The calls that have a result, with their results."""
         return [(each, self.results[each.identifier]) for each in self.invocations if each.identifier in self.results]
 
 
 def find_called_turns(transcript: Sequence[Canister], begin: int = 0) -> Iterator[CalledTurn]:
-    """The replies that called, from the place `begin` of a conversation on."""
+    """Yield the replies that called, from position `begin` of a conversation."""
 
     def kind_of(canister: Canister) -> Literal["reply", "result", "else"]:
         if isinstance(canister, (AssistantCanister, InvocationCanister)):

@@ -1,8 +1,8 @@
-"""Answer calls that a run has made before, instead of running them again.
+"""Answer repeated calls of a run instead of running them again.
 
-`RepeatGuard` advises the model to do something else; `EarlierResults` is for models that repeat a call without end: it
-gives the earlier result and says which round it is from.
-Laws: a call is the same if tool and arguments are; constant work a call, whatever has been called before.
+`RepeatGuard` advises the model to do something else. `EarlierResults` is for models that repeat a call endlessly: it
+returns the earlier result and names its round.
+Laws: calls are equal if their tool and arguments are equal. The work per call is constant.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from callboard.profiles import OnRepeatedCall
 from callboard.tools import Invoker
 
 MAX_CYCLE: Final = 4
-"""Calls that are looked at as one that goes round."""
+"""Maximum calls of a cycle that is recognized."""
 
 _PASSING: Final = frozenset({"network", "cancelled"})
-"""Failures that the same call may not meet again."""
+"""Failures that may be temporary."""
 _VOLATILE: Final = re.compile(r"\d+(?:\.\d+)?(?= ?(?:ms|s|sec|seconds)\b)|0x[0-9a-fA-F]+|\b\d\d:\d\d:\d\d\b")
-"""What differs between results that are the same: times and addresses."""
+"""Differences between results that count as equal: times and addresses."""
 
 _ELSE: Final = "Do something else: "
 _AGAIN: Final = (
@@ -46,22 +46,22 @@ _NEVER_FITS: Final = "This call was not run again. It is the same as in round {n
 _EARLIER: Final = "This call was not run again. It is the same as in round {number}, and this is its earlier result:"
 
 _Step: TypeAlias = tuple[Key, int | None]
-"""A call and its outcome; None where that is not known yet."""
+"""A call and its outcome, or None if the outcome is not known yet."""
 
 
 class _Made(NamedTuple):
     result: ResultCanister
     number: int
-    """The round it was made in."""
+    """The round of the call."""
     at: int
     outcome: int
 
 
 class RepeatGuard:
-    """Answers calls that were made before, where nothing has changed since or where they go in circles."""
+    """Answer repeated calls if nothing has changed since, or if they go in circles."""
 
     ends_run = False
-    """Whether a last reply is asked for as soon as a reply was nothing but repeated calls."""
+    """Whether to ask for the last reply as soon as a reply contains only repeated calls."""
 
     def __init__(self, invokers: Mapping[str, Invoker]) -> None:
         self._invokers = invokers
@@ -69,12 +69,12 @@ class RepeatGuard:
         self._steps: deque[_Step] = deque(maxlen=2 * MAX_CYCLE)
         self._count = 0
         self._changed: tuple[Key | None, int] = (None, 0)
-        """The call that changed something last, and when."""
+        """The last call that changed something, and its time."""
         self._changed_before = 0
-        """When another call than that one did."""
+        """Time of the last change by any other call."""
 
     def answers(self, invocations: Iterable[InvocationCanister]) -> dict[str, ResultCanister]:
-        """The results of those calls of a reply that are not to run, by their identifiers."""
+        """Return the results of a reply's calls that must not run, by identifier."""
         answered: dict[str, ResultCanister] = {}
         steps = self._steps.copy()
         changing: set[Key] = set()
@@ -95,7 +95,7 @@ class RepeatGuard:
     def record(
         self, pairs: Iterable[tuple[InvocationCanister, ResultCanister]], answered: Mapping[str, object], number: int
     ) -> None:
-        """Record the results of round `number`; the calls that were `answered` did not run."""
+        """Record the results of round `number`. The calls in `answered` did not run."""
         for invocation, result in pairs:
             key = call_key(invocation)
             if invocation.identifier in answered:
@@ -111,13 +111,13 @@ class RepeatGuard:
                 self._changed = (key, self._count)
 
     def _notice(self, invocation: InvocationCanister, made: _Made, steps: deque[_Step], changing: set[Key]) -> str:
-        """What the model reads above the earlier result; empty if the call runs.
+        """Return the text for the model above the earlier result; empty if the call runs.
 
         Args:
             invocation: The call.
-            made: The same call, as it was made last.
+            made: The last equal call.
             steps: The calls before this one.
-            changing: Calls before this one in the same reply that run and may change something.
+            changing: Earlier calls of the same reply that run and may change something.
         """
         key, error = call_key(invocation), made.result.error
         if error is not None and error.category in _PASSING:
@@ -136,9 +136,9 @@ class RepeatGuard:
 
 
 class EarlierResults(RepeatGuard):
-    """Answers a call with its earlier result if the round before made it, or if it is idempotent and nothing changed.
+    """Answer a call with its earlier result if the round before made it, or if it is idempotent and nothing changed.
 
-    A call that failed may be tried again, unless its arguments were wrong: they are wrong again.
+    A failed call may be tried again, unless its arguments were invalid.
     """
 
     ends_run = True
@@ -165,14 +165,14 @@ class EarlierResults(RepeatGuard):
 
 
 def create_repeat_guard(on_repeated_call: OnRepeatedCall, invokers: Mapping[str, Invoker]) -> RepeatGuard | None:
-    """The guard of a run; None where repeated calls run again."""
+    """Return the guard of a run, or None if repeated calls run again."""
     if on_repeated_call == "run":
         return None
     return (RepeatGuard if on_repeated_call == "warn" else EarlierResults)(invokers)
 
 
 def _circle(steps: deque[_Step], key: Key) -> Sequence[_Step]:
-    """The steps that were made twice and that this call would begin again."""
+    """Return the steps that were made twice and that this call would start again."""
     every = len(steps)
     for length in range(1, min(MAX_CYCLE, every // 2) + 1):
         last = [*islice(steps, every - length, every)]

@@ -1,9 +1,9 @@
-"""Stop a reply that repeats itself without end.
+"""Stop a reply that repeats itself endlessly.
 
-A reply is read as units: sentences and lines, without empty ones. It is stopped after `MAX_TIMES` copies in a row of a
-cycle of at most `MAX_CYCLE` units that holds prose or a whole fenced block. Tables, drawings, lines within a fence and
-arguments of calls may repeat as often as they like.
-Laws: the same text is stopped at the same character, however it came in pieces; constant work for each character.
+A reply consists of units: sentences and lines that are not empty. It is stopped after `MAX_TIMES` copies in a row of a
+cycle of at most `MAX_CYCLE` units that contains prose or a whole fenced block. Tables, drawings, lines in a fence and
+arguments of calls may repeat without limit.
+Laws: the same text is stopped at the same character, however it is split. The work per character is constant.
 """
 
 from __future__ import annotations
@@ -15,25 +15,25 @@ from typing import Final
 from callboard import core
 
 MAX_TIMES: Final = 12
-"""Copies in a row that stop the reply."""
+"""Number of copies in a row that stop the reply."""
 MAX_CYCLE: Final = 24
-"""Units of the longest cycle that is noticed."""
+"""Maximum units of a recognized cycle."""
 MAX_UNIT: Final = 1000
-"""Characters of a unit; a longer one counts as several."""
+"""Maximum characters of a unit; a longer one counts as several."""
 
 _END: Final = re.compile(r"\n|[.!?][ \t]|[。！？]")  # noqa: RUF001  # sentences in Chinese and Japanese
 _FENCE: Final = re.compile(r"`{3,}|~{3,}")
 _FIRST_WIDE: Final = "\u2e80"
-"""The first character of scripts that are written without spaces."""
+"""The first character of scripts without spaces between words."""
 _MIN_WORDS: Final = 4
 _MIN_WIDE: Final = 8
 _NOTE: Final = "the reply repeated itself, and was stopped"
 
 
 class RepetitionFilter:
-    """A Stage between a model and the loop: passes the events of a reply until its text repeats itself without end.
+    """A Stage between a model and the loop that passes the events of a reply until its text repeats itself endlessly.
 
-    The reply then ends with an alert and `ReplyEnded("length")`; what follows is dropped.
+    The reply then ends with an alert and `ReplyEnded("length")`. All later events are dropped.
     """
 
     def __init__(self) -> None:
@@ -43,19 +43,19 @@ class RepetitionFilter:
 
     def _begin(self) -> None:
         self._unit = ""
-        """The beginning of the unit that has not ended."""
+        """Beginning of the current unit."""
         self._starts_line = True
         self._fence = ""
-        """The mark of the fence that is open."""
+        """Mark of the open fence."""
         self._units: deque[int] = deque(maxlen=MAX_CYCLE)
-        """The hashes of the last units, the latest first."""
+        """Hashes of the last units, newest first."""
         self._since_prose = MAX_CYCLE
-        """Units after the last one that is prose or closes a fence."""
+        """Units since the last unit that is prose or closes a fence."""
         self._repeated = [0] * MAX_CYCLE
-        """By the length of a cycle less one: how many units in a row are the same as one cycle before."""
+        """Number of units in a row that equal the unit one cycle before, indexed by the cycle's length less one."""
 
     def feed(self, event: core.Event, /) -> list[core.Event]:
-        """The event, or the end of the reply."""
+        """Return the event, or the end of the reply."""
         if isinstance(event, core.ReplyStarted):
             self._is_stopped = False
         if self._is_stopped:
@@ -83,7 +83,7 @@ class RepetitionFilter:
         return [event]
 
     def finish(self, _why: core.Why = "stop", /) -> list[core.Event]:
-        """Nothing is held."""
+        """Return nothing: the filter holds no events back."""
         return []
 
     def _find_end(self, piece: str) -> int | None:
@@ -117,7 +117,7 @@ class RepetitionFilter:
         return any(self._repeated[length - 1] >= length * (MAX_TIMES - 1) for length in lengths)
 
     def _read_fence(self, unit: str) -> bool:
-        """Follow the fences. Whether the unit closes one."""
+        """Follow the fences. Return whether the unit closes one."""
         mark = _FENCE.match(unit) if self._starts_line else None
         if mark is None:
             return False
@@ -130,7 +130,7 @@ class RepetitionFilter:
 
 
 def _is_prose(unit: str) -> bool:
-    """Whether most words of a unit are plain ones, and it is no row of a table."""
+    """Whether most words of a unit are plain words, and the unit is not a row of a table."""
     if unit[0] in "|+":
         return False
     words = unit.split(" ")

@@ -1,4 +1,4 @@
-"""Shorten what a model is shown: estimate the size of canisters, cut them, and summarize rounds."""
+"""Shorten what a model sees: estimate the size of canisters, cut them, and summarize rounds."""
 
 from __future__ import annotations
 
@@ -16,26 +16,26 @@ from callboard.tools import Invoker
 PICTURE: Final = 4000
 """Characters that a picture counts as."""
 _FRAME: Final = 16
-"""Characters around each canister."""
+"""Characters that each canister adds."""
 
 MAX_SAID: Final = 200
-"""Characters of a round's text."""
+"""Maximum characters of a round's text."""
 _MAX_VALUE: Final = 100
 _MAX_CALLS: Final = 20
-"""Calls of a round that are listed."""
+"""Maximum calls of a round in the summary."""
 MAX_LINE: Final = 1000
-"""Characters of a round's line."""
+"""Maximum characters of a round's line."""
 
 _TOLD: Final = frozenset(
     {"action", "command", "directory", "file", "glob", "name", "path", "pattern", "query", "symbol", "url"}
 )
-"""Arguments that say what a call was about, besides those that its tool calls its subjects."""
+"""Arguments that say what a call was about, besides the subjects of its tool."""
 
 _encode = msgspec.json.Encoder(enc_hook=str).encode
 
 
 def size_of(canister: core.Canister) -> int:
-    """In characters."""
+    """Return the estimated size in characters."""
     if isinstance(canister, core.InvocationCanister):
         return len(canister.name) + len(canister.raw or _encode(canister.arguments)) + _FRAME
     size = _FRAME
@@ -51,7 +51,7 @@ def _size_of_part(part: core.Content) -> int:
 
 
 def share_room(sizes: Iterable[int], room: int) -> int:
-    """The most that each may have, so that all of them have room."""
+    """Return the maximum size of each item so that all of them fit into the room."""
     ordered = sorted(sizes)
     for at, size in enumerate(ordered):
         share = room // (len(ordered) - at)
@@ -62,7 +62,7 @@ def share_room(sizes: Iterable[int], room: int) -> int:
 
 
 def cut_to(canister: core.Canister, most: int) -> core.Canister:
-    """The canister with about that many characters: of texts their beginning and end."""
+    """Return the canister with about that many characters: the beginning and the end of each text."""
     if size_of(canister) <= most:
         return canister
     if isinstance(canister, core.InvocationCanister):
@@ -87,7 +87,7 @@ def _cut_call(call: core.InvocationCanister, most: int) -> core.InvocationCanist
     fixed = size_of(call) - sum(sizes.values())
     share = share_room(sizes.values(), max(0, most - fixed))
     shorter = call
-    # What is escaped in JSON is longer there, up to six times.
+    # Text may be up to six times longer when it is escaped in JSON.
     for each in (share, share // 2, share // 6):
         arguments = {
             name: truncate_middle(value, each) if isinstance(value, str) else value for name, value in original.items()
@@ -99,7 +99,7 @@ def _cut_call(call: core.InvocationCanister, most: int) -> core.InvocationCanist
 
 
 class RoundSummary:
-    """Takes rounds from the oldest on; `text` tells them in short."""
+    """A summary of rounds. Add the rounds from the oldest; `text` returns the summary."""
 
     def __init__(self) -> None:
         self.rounds = 0
@@ -110,7 +110,7 @@ class RoundSummary:
         self._last_user_message: core.UserCanister | None = None
 
     def take(self, canisters: Sequence[core.Canister], invokers: Mapping[str, Invoker]) -> int:
-        """One round. How large it was."""
+        """Add one round, and return its size."""
         self.rounds += 1
         failed = {each.invocation_id for each in canisters if isinstance(each, core.ResultCanister) and each.error}
         text = "".join([each.text for each in canisters if isinstance(each, core.AssistantCanister)])
@@ -132,7 +132,7 @@ class RoundSummary:
         return size
 
     def text(self, most: int, pinned: str, *, said_since: bool) -> str:
-        """What was taken, in about `most` characters; whole are `pinned`, and what the user said last if nothing was since."""
+        """Return about `most` characters, plus `pinned` and, unless `said_since`, the user's last message."""
         while self._size > most and self._lines:
             self._size -= len(self._lines.popleft())
             self._left_out += 1

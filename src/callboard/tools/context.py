@@ -1,4 +1,4 @@
-"""What a running tool sees of its run."""
+"""The context of a running tool."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ if TYPE_CHECKING:
 
 
 class ReportProgress(Protocol):
-    """Tells how far a tool is: `total` None where it is not known."""
+    """Reports the progress of a tool. `total` is None if it is not known."""
 
     def __call__(self, done: float, total: float | None = None, message: str = "", /) -> None: ...
 
 
 Permits: TypeAlias = Callable[[str], bool]
-"""Whether a call may read, change and show what is at a path that it comes upon; see also `denied_places`."""
+"""Whether a call may read, change and show a path that it finds. See also `denied_places`."""
 
 
 def _unheard(done: float, total: float | None = None, message: str = "", /) -> None:
-    """Where nobody runs the tool."""
+    """Ignore progress: no run called the tool."""
 
 
 def denied_places(permits: Permits) -> tuple[str, ...]:
-    """The paths that rules name without any wildcard and do not permit, whether or not there is something."""
+    """Return the paths without wildcards that rules do not permit, whether or not they exist."""
     places: tuple[str, ...] = getattr(permits, "places", ())
     return places
 
 
 def everything(_: str, /) -> bool:
-    """Permits all: no rule speaks of what a call comes upon."""
+    """Permit every path: no rule restricts what a call finds."""
     return True
 
 
@@ -40,14 +40,13 @@ def everything(_: str, /) -> bool:
 class Context:
     """The context of an invocation.
 
-    `auxdata` is what the caller of the run or the configuration gave, not to be changed; `namespace` is the
-    tool's own state, one mapping for each ensemble and run; `invoker` is the one being executed.
-    `progress(done, total, message)` tells the run how far the tool is, as a ToolProgress; it may be called from a
-    thread. `permits(path)` says whether the run's rules let this call have what is at a path, relative to the root of
-    its ensemble, that its arguments do not name; for a tool that comes upon files, as a search does. `run` is the run
-    that called the tool, None where no run did; `Agent.run(..., context=context)` begins one within it. `call_key` names
-    the call in a durable job, and is the same when the call is run again after a crash: an idempotency key for a service
-    that takes one. It is empty elsewhere.
+    `auxdata` comes from the caller of the run or from the configuration; do not change it. `namespace` is the tool's
+    own state, one mapping for each ensemble and run. `invoker` is the tool that is being called.
+    `progress(done, total, message)` reports the tool's progress to the run as a ToolProgress, from any thread.
+    `permits(path)` says whether the run's rules permit a path that the call's arguments do not name, relative to the
+    root of its ensemble. Tools that find files need it. `run` is the run that called the tool, or None;
+    `Agent.run(..., context=context)` starts a nested run. `call_key` names the call in a durable job, elsewhere it is
+    empty. A call that runs again after a crash keeps its key, so a service can use it as an idempotency key.
     """
 
     auxdata: Mapping[str, Any] = field(default_factory=dict)

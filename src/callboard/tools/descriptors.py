@@ -1,4 +1,4 @@
-"""Read tools and ensembles from descriptors: mappings, as a TOML or JSON file holds them; and make invokers of them.
+"""Read tools and ensembles from descriptors (mappings from TOML or JSON files) and make invokers from them.
 
 Law: an unknown key is refused, with its place and the nearest known key.
 """
@@ -25,9 +25,9 @@ from callboard.tools.value_mistakes import find_mistake
 
 Keys: TypeAlias = tuple[str | int, ...]
 Where: TypeAlias = Callable[[Keys], str]
-"""Says where a key stands, for a person: `io.toml:7: invokers[0].timeout`."""
+"""Returns the place of a key as people read it: `io.toml:7: invokers[0].timeout`."""
 Source: TypeAlias = Callable[[str, str], "InvokerDescriptor"]
-"""Reads the invoker that a `source` names; the second argument says where it is named."""
+"""Reads the invoker that a `source` names. The second argument is the place of that name."""
 
 Name: TypeAlias = Annotated[str, msgspec.Meta(min_length=1, max_length=256)]
 Seconds: TypeAlias = Annotated[float, msgspec.Meta(gt=0)]
@@ -35,11 +35,10 @@ Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0)]
 
 
 class InvokerDescriptor(msgspec.Struct, frozen=True, kw_only=True):
-    """One tool. `path` says where it is described; every other field is a key, and so is each option.
+    """One tool. `path` is the place of its description; every other field and every option is a key.
 
-    `callable` is `package.module:function`; without it the name is looked up in the ensemble's module.
-    `arguments` is a JSON Schema; without it the function's signature is the schema. Other options are
-    the function's own, if it is a Tool.
+    `callable` is `package.module:function`; by default the name is looked up in the ensemble's module. `arguments` is
+    a JSON Schema, by default the schema of the function's signature. A Tool brings its own values of other options.
     """
 
     name: Name
@@ -52,14 +51,14 @@ class InvokerDescriptor(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Defaults(msgspec.Struct, frozen=True, omit_defaults=True):
-    """`timeout` in seconds; `max_retries` after failures of idempotent invokers."""
+    """`timeout` in seconds, and `max_retries` after failures of idempotent invokers."""
 
     timeout: Seconds | None = None
     max_retries: Count | None = None
 
 
 class EnsembleDescriptor(msgspec.Struct, frozen=True, kw_only=True):
-    """One ensemble. `search` says whether models have to search for its tools; `options` are the keys of `[ensemble]` that its module is to know; `places` says where they stand."""
+    """One ensemble. With `search` models have to search for its tools. `options` are for its module, at `places`."""
 
     name: Name
     enabled: bool = True
@@ -73,13 +72,13 @@ class EnsembleDescriptor(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def configuration(self) -> dict[str, Any]:
-        """What the Ensemble is configured with: the options, and the defaults that are set."""
+        """The configuration of the Ensemble: the options, and the defaults that are set."""
         search = {} if self.search is None else {"search": self.search}
         return {**self.options, **search, **msgspec.to_builtins(self.defaults)}
 
     @property
     def names_a_module(self) -> bool:
-        """Whether code is imported for it."""
+        """Whether the descriptor imports code."""
         return bool(self.module) or any(each.callable for each in self.invokers)
 
 
@@ -90,7 +89,7 @@ ENSEMBLE_TABLES = ("defaults", "invokers")
 
 
 def dotted_path(keys: Keys) -> str:
-    """Keys as TOML writes them, positions in brackets."""
+    """Return keys as TOML writes them, with positions in brackets."""
     text = ""
     for key in keys:
         if isinstance(key, int):
@@ -102,7 +101,7 @@ def dotted_path(keys: Keys) -> str:
 
 
 def read_invoker(values: Mapping[str, Any], where: Where = dotted_path) -> InvokerDescriptor:
-    """The descriptor in a file's `[invoker]`, `[arguments]`, `[cli]` and `[subjects]`, or with the keys of `[invoker]` beside these.
+    """Read an invoker from `[invoker]`, `[arguments]`, `[cli]` and `[subjects]`; `[invoker]` may be flattened.
 
     Raises DescriptorError.
     """
@@ -116,10 +115,10 @@ def read_invoker(values: Mapping[str, Any], where: Where = dotted_path) -> Invok
 def read_ensemble(
     values: Mapping[str, Any], where: Where = dotted_path, source: Source | None = None
 ) -> EnsembleDescriptor:
-    """The descriptor in a file's `[ensemble]`, `[defaults]` and `[[invokers]]`, or with the keys of `[ensemble]` beside these.
+    """Read an ensemble from `[ensemble]`, `[defaults]` and `[[invokers]]`; `[ensemble]` may be flattened.
 
-    An invoker with a `source` is what `source` reads. Raises DescriptorError, also for two enabled invokers
-    of one name.
+    `source` reads each invoker that has a `source`. Raises DescriptorError, also if two enabled invokers have the same
+    name.
     """
     flat, place = _flat(values, "ensemble", ENSEMBLE_TABLES, where)
     known = {key: value for key, value in flat.items() if key in ENSEMBLE_KEYS}
@@ -144,21 +143,21 @@ def read_ensemble(
 def refuse_unknown(
     values: Mapping[str, Any], known: Collection[str], where: Where, mistake: type[CallerError] = DescriptorError
 ) -> None:
-    """Raises `mistake` for the first key that is not known."""
+    """Raise `mistake` for the first unknown key."""
     for key in values:
         if key not in known:
             raise mistake("unknown key", path=where((str(key),)), hint=suggest(str(key), known))
 
 
 def convert(kind: Any, values: Any, where: Where, mistake: type[CallerError] = DescriptorError) -> Any:
-    """The values as this type; a string that spells one will do. Raises `mistake` with the place of one that does not."""
+    """Return the values as this type; strings may spell values. Raise `mistake` with the place of a wrong value."""
     if wrong := find_mistake(kind, values):
         raise mistake(wrong.message, path=where(wrong.keys), hint=wrong.hint)
     return msgspec.convert(values, kind, strict=False)
 
 
 def convert_table(kind: Any, value: Any, where: Where, mistake: type[CallerError] = DescriptorError) -> Any:
-    """A table as a struct. Raises `mistake` where it is no table, has an unknown key, or a value of another type."""
+    """Return a table as a struct. Raise `mistake` if it is not a table, or has an unknown key or a wrong value."""
     if not isinstance(value, Mapping):
         raise mistake("not a table", path=where(()))
     refuse_unknown(value, kind.__struct_fields__, where, mistake)
@@ -166,14 +165,14 @@ def convert_table(kind: Any, value: Any, where: Where, mistake: type[CallerError
 
 
 def below(where: Where, *above: str | int) -> Where:
-    """Says where keys stand that are inside of others."""
+    """Return the `where` of a table below these keys."""
     return lambda keys: where((*above, *keys))
 
 
 def _flat(
     values: Mapping[str, Any], own: str, tables: Collection[str], where: Where
 ) -> tuple[Mapping[str, Any], Where]:
-    """The keys of the descriptor's own table beside its other tables, and where each of them stands."""
+    """Return the keys of the descriptor's own table beside its other tables, and their places."""
     if "name" not in _table(_table(values, where(())).get(own, values), where((own,))):
         raise DescriptorError("no name", path=where((own,) if own in values else ()), hint=f"write name in [{own}]")
     if own not in values:
@@ -215,10 +214,10 @@ def _refuse_twice(invokers: Collection[InvokerDescriptor]) -> None:
 
 
 def make_invoker(descriptor: InvokerDescriptor, function: Callable[..., Any]) -> Invoker:
-    """The invoker of a Tool, a plain function, or `async def f(context, arguments)`.
+    """Return the invoker of a Tool, a plain function, or `async def f(context, arguments)`.
 
-    With `arguments` that schema validates, and the function is called with what it lets through; else the
-    signature is derived. Raises DescriptorError where function and descriptor do not fit each other.
+    The schema in `arguments` validates the arguments; without one the schema is derived from the signature. Raises
+    DescriptorError if the function and the descriptor do not match.
     """
     tool = function if isinstance(function, Tool) else None
     takes_all = False
@@ -285,7 +284,7 @@ def _awaitable(function: Callable[..., Any]) -> Invocable:
 
 
 _ELSEWHERE = ("$ref", "allOf", "anyOf", "oneOf", "if", "dependentSchemas", "dependentRequired")
-"""Keywords by which a schema may require, or fill in, more than its root says."""
+"""Keywords with which a schema may require or fill in more than its root says."""
 
 
 def _fitting(
@@ -295,7 +294,7 @@ def _fitting(
     context_parameter: str | None,
     path: str,
 ) -> ArgumentsValidator:
-    """The schema's validator, for a function that is called by keyword. Raises DescriptorError if they don't fit."""
+    """Return the schema's validator for a function with keywords. Raises DescriptorError if they do not match."""
     parameters = {
         name: one for name, one in inspect.signature(function).parameters.items() if name != context_parameter
     }
@@ -322,7 +321,7 @@ def _fitting(
 
 
 class _Keywords:
-    """A validator for a function that takes these arguments and no others, whatever its schema allows."""
+    """A validator for a function that takes only these arguments, whatever its schema allows."""
 
     def __init__(self, validator: ArgumentsValidator, names: frozenset[str]) -> None:
         self.dropped = getattr(validator, "dropped", ())

@@ -1,4 +1,4 @@
-"""Groups of invokers with a name, defaults and a connection, and the registry of those of a conversation."""
+"""Groups of invokers with a name, defaults and a connection, and the registry of a conversation's invokers."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ ToolLike: TypeAlias = Tool[..., Any] | Invoker | Callable[..., Any]
 class Ensemble:
     """A group of invokers: local functions, a TOML file, one MCP server.
 
-    `invokers` may hold invokers, tools and plain functions, or map names to invokers. `configuration` may
-    set `timeout` (seconds) and `max_retries` for all of them, say with `search` whether models have to search for them
-    (see `callboard.tools.InvokerRegistry.names_behind_search`), and hold whatever else its tools read. `connection` is
-    connected and disconnected with the ensemble, where it has methods of those names, async or plain. `config` is another
-    name of `configuration`.
+    `invokers` holds invokers, tools and plain functions, or maps names to invokers. `configuration` may set `timeout`
+    (seconds) and `max_retries` for all of them, and any settings that its tools read. Its `search` says whether models
+    have to search for the tools (see `callboard.tools.InvokerRegistry.names_behind_search`). If `connection` has
+    methods `connect` and `disconnect`, async or plain, the ensemble calls them. `config` is another name of
+    `configuration`.
 
-    Raises DescriptorError for a value of `configuration` that cannot be, and ToolDefinitionError for what is no tool.
+    Raises DescriptorError for an invalid value of `configuration`, ToolDefinitionError for anything but a tool.
     """
 
     def __init__(
@@ -58,11 +58,11 @@ class Ensemble:
 
     @property
     def invokers(self) -> Mapping[str, Invoker]:
-        """Its invokers by their names."""
+        """The ensemble's invokers by name."""
         return MappingProxyType(self._invokers)
 
     def add_invoker(self, invoker: ToolLike) -> Invoker:
-        """Adds an invoker, a tool or a function, and gives what was added; of another ensemble's invoker, a copy.
+        """Add an invoker, a tool or a function, and return its invoker. Another ensemble's invoker is copied.
 
         Raises DescriptorError if the name is taken.
         """
@@ -78,7 +78,7 @@ class Ensemble:
         return added
 
     def access_invoker(self, name: str) -> Invoker:
-        """The invoker of that name. Raises NoSuchTool with the nearest names."""
+        """Return the invoker with this name. Raises NoSuchTool with the nearest names."""
         try:
             return self.invokers[name]
         except KeyError:
@@ -86,15 +86,15 @@ class Ensemble:
 
     @property
     def source(self) -> Ensemble:
-        """The ensemble that this one is a part or another form of: itself, unless a wrapper made it."""
+        """The original ensemble that a wrapper made this one from; otherwise the ensemble itself."""
         return self
 
     async def connect(self) -> None:
-        """Connect what its invokers work on, if it has a connection."""
+        """Connect the ensemble's connection, if it has one."""
         await self._connection_does("connect")
 
     async def disconnect(self) -> None:
-        """Disconnect it again."""
+        """Disconnect the ensemble's connection, if it has one."""
         await self._connection_does("disconnect")
 
     async def _connection_does(self, what: str) -> None:
@@ -122,7 +122,7 @@ _DEFAULTS: Final[Mapping[str, tuple[Callable[[Any], bool], str]]] = {
     "max_retries": (lambda value: type(value) is int and value >= 0, "count"),
     "search": (lambda value: isinstance(value, bool), "true or false"),
 }
-"""What the configuration of an ensemble says of its calls, and what it may be."""
+"""Keys of an ensemble's configuration that apply to its calls, with their checks and types."""
 
 
 def _check_names(invokers: Mapping[str, Invoker], path: str) -> None:
@@ -133,7 +133,7 @@ def _check_names(invokers: Mapping[str, Invoker], path: str) -> None:
 
 
 def as_invoker(tool: ToolLike) -> Invoker:
-    """The invoker of a function or a Tool, or the one that is given. Raises ToolDefinitionError for anything else."""
+    """Return the invoker of a function, a Tool or an Invoker. Raises ToolDefinitionError for anything else."""
     if isinstance(tool, Invoker):
         return tool
     if isinstance(tool, Tool):
@@ -144,10 +144,10 @@ def as_invoker(tool: ToolLike) -> Invoker:
 
 
 def refuse_clashes(placed: Iterable[tuple[str, Ensemble]]) -> None:
-    """Refuse ensembles of one name that are not parts of one ensemble, or that have a tool of one name.
+    """Refuse ensembles with the same name or a tool of the same name, unless they are parts of one ensemble.
 
     Args:
-        placed: Each ensemble behind the place where it stands.
+        placed: For each ensemble its place and itself.
 
     Raises:
         DescriptorError: Two clash.
@@ -163,10 +163,10 @@ def refuse_clashes(placed: Iterable[tuple[str, Ensemble]]) -> None:
 
 
 def refuse_same_names(placed: Iterable[tuple[str, str]]) -> None:
-    """Refuse ensembles of one name: it tells their tools apart, and a run's state belongs to it.
+    """Refuse ensembles with the same name: the name distinguishes their tools, and a run's state belongs to it.
 
     Args:
-        placed: For each ensemble its name and where it stands.
+        placed: For each ensemble its name and its place.
 
     Raises:
         DescriptorError: Two have the same name.
@@ -180,13 +180,13 @@ def refuse_same_names(placed: Iterable[tuple[str, str]]) -> None:
 
 
 class InvokerRegistry(Mapping[str, Invoker]):
-    """The invokers of a conversation by the names that models call them, in the order of the ensembles.
+    """The invokers of a conversation by the names that models use, in the order of the ensembles.
 
-    A name is plain where it is unique, else it begins with the ensemble's. The registry is frozen once made, so that a
-    name means one tool for the whole conversation. `declarations` is what models are told. Which characters a provider
-    takes is its wire's business.
+    A unique name stays plain. Otherwise the ensemble's name precedes it. The registry never changes, so a name means
+    one tool for the whole conversation. `declarations` are the tools as models see them. The wire encodes characters
+    that a provider does not accept.
 
-    Raises DescriptorError for two ensembles of one name, unless they are parts of one.
+    Raises DescriptorError for two ensembles with the same name, unless they are parts of one ensemble.
     """
 
     def __init__(self, ensembles: Iterable[Ensemble]) -> None:
@@ -205,26 +205,26 @@ class InvokerRegistry(Mapping[str, Invoker]):
         )
 
     def is_made_of(self, ensembles: Iterable[Ensemble]) -> bool:
-        """Whether these ensembles still have the very invokers that it was made of."""
+        """Whether the registry still has exactly the invokers of these ensembles."""
         every = [invoker for _, invoker in _every(ensembles)]
         return len(every) == len(self) and all(map(is_, every, self._invokers.values()))
 
     def allowed_declarations(self, policy: Policy) -> tuple[ToolDeclaration, ...]:
-        """The declarations without those of tools that the policy forbids altogether."""
+        """Return the declarations, without the tools that the policy always forbids."""
         hidden = {name for name, invoker in self._invokers.items() if policy.forbids(invoker)}
         return tuple([each for each in self.declarations if each.name not in hidden]) if hidden else self.declarations
 
     def names_behind_search(self, offered: Iterable[ToolDeclaration], limit: int, keep: str = "") -> frozenset[str]:
-        """The names of the offered tools that are declared only once they were found (see `callboard.tools.search`).
+        """Return the names of tools that are declared only after a search (see `callboard.tools.search`).
 
-        Those of ensembles whose configuration says `search` are. Where the others are more than a model takes, so are
-        those of the largest ensembles, whole, until half of the limit is left for what is found: what people added by
-        the hundred does not crowd out what they wrote themselves. An ensemble that says `search = false` comes last.
+        These are the tools of ensembles with `search = true`. If the model cannot take all others, the largest
+        ensembles follow, whole, until half of the limit is free for found tools. So hundreds of added tools do not
+        crowd out the tools that people wrote themselves. Ensembles with `search = false` come last.
 
         Args:
-            offered: What the policy does not forbid.
-            limit: How many tools the model takes, 0 for any number.
-            keep: The name of one that has to be declared.
+            offered: The tools that the policy does not forbid.
+            limit: Maximum tools that the model takes; 0 for any number.
+            keep: Name of a tool that has to be declared.
         """
         groups: dict[int, list[str]] = {}
         wishes: dict[int, bool | None] = {}

@@ -1,6 +1,6 @@
-"""A tool in its ensemble: what is needed to describe, validate and call it.
+"""A tool in its ensemble: its description, validation and call.
 
-Law: arguments are validated in `__call__`, once, whoever calls.
+Law: `__call__` validates the arguments, once, for every caller.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from callboard.tools.ensemble import Ensemble
 
 Invocable: TypeAlias = Callable[[Context, Mapping[str, Any]], Awaitable[Any]]
-"""What an invoker calls. A plain function will do as well: it runs in a thread."""
+"""The function that an invoker calls. A plain function also works: it runs in a thread."""
 
 Key: TypeAlias = Callable[[Mapping[str, Any]], bytes | None]
 
@@ -34,26 +34,26 @@ class ArgumentsValidator(Protocol):
 class Invoker(HasOptions):
     """A callable with its name, description and arguments schema.
 
-    `await invoker(context, arguments)` validates and calls.
+    `await invoker(context, arguments)` validates the arguments and calls the function.
 
     Args:
         name: The name that models call.
         invocable: The function of a context and arguments.
         arguments_schema: The JSON Schema of the arguments.
-        ensemble: The ensemble that it is in.
-        description: What models are told that it does.
-        validator: Validates in the place of the schema.
+        ensemble: The ensemble that the invoker belongs to.
+        description: Description of the tool for models.
+        validator: Validates instead of the schema.
         blocking: True if a call occupies its thread until it is done.
-        deferred: True if results come from outside: a run ends at such a call, and goes on with its result.
-        repeatable: Says of arguments whether that call is idempotent, for a tool of which not every call is.
-        calls: Names by which a model may call it wrongly, and what it is told to write instead.
-        key: Calls of one run for whose arguments it gives the same are made one after another. If it gives None, the
-            call never waits for another one.
-        implementation: The function that is called in the end: cached results belong to it.
-        options: Those of `ToolOptions`.
+        deferred: True if results come from outside: a run ends at such a call and resumes with its result.
+        repeatable: Says whether a call with these arguments is idempotent, if that depends on the arguments.
+        calls: Wrong names that models use for the tool, with a hint for each.
+        key: Returns a key of the arguments. Calls of a run with the same key run one after another. A call whose key
+            is None never waits.
+        implementation: The underlying function. Cached results belong to it.
+        options: The `ToolOptions`.
 
-    `hands_over` is true if a call hands the conversation to another agent; `dropped` lists what of a schema that others
-    wrote cannot be enforced.
+    `hands_over` is true if a call hands the conversation to another agent. `dropped` lists the parts of an external
+    schema that cannot be enforced.
     """
 
     hands_over = False
@@ -79,9 +79,9 @@ class Invoker(HasOptions):
         check_words(name, description)
         self._name = name
         self.invocable = invocable
-        # First of all, for it bounds what the schema is: its depth, too.
+        # This comes first because it limits the schema, including its depth.
         self._validator: ArgumentsValidator = validator or compile_schema(arguments_schema, path=name)
-        # A copy, and shown read-only: what is declared stays what the compiled validator checks.
+        # A read-only copy: the declaration stays the schema that the validator was compiled from.
         self._schema: dict[str, Any] = _copy(arguments_schema)
         self.description = description
         self.ensemble = ensemble
@@ -97,23 +97,23 @@ class Invoker(HasOptions):
 
     @property
     def arguments_schema(self) -> Mapping[str, Any]:
-        """A copy of the JSON Schema of the arguments: the validator is made of the original."""
+        """A copy of the JSON Schema of the arguments. The validator uses the original."""
         return MappingProxyType(_copy(self._schema))
 
     @property
     def name(self) -> str:
-        """The tool's name; `replace` gives a copy with another one."""
+        """The tool's name. `replace` returns a copy with another name."""
         return self._name
 
     @property
     def output_schema(self) -> Mapping[str, Any] | None:
-        """The JSON Schema of the object that its results are; None where that is not known."""
+        """The JSON Schema of the tool's results, if they are objects; otherwise None."""
         schema: Mapping[str, Any] | None = getattr(self._validator, "output_schema", None)
         return schema
 
     @classmethod
     def of(cls, tool: Tool[..., Any]) -> Invoker:
-        """The invoker of a Tool. Its schema is derived here."""
+        """Return the invoker of a Tool. This derives the schema."""
         return cls(
             tool.name,
             invocable_of(tool.function, tool.context_parameter),
@@ -128,23 +128,23 @@ class Invoker(HasOptions):
         )
 
     async def __call__(self, context: Context, arguments: Mapping[str, Any]) -> Any:
-        """What the tool returns. Raises ArgumentsInvalid before anything ran, and whatever the tool raises."""
+        """Return the tool's value. Raises ArgumentsInvalid before anything runs, and the tool's own errors."""
         value = await self.call(context, arguments)
         return await value if inspect.isawaitable(value) else value
 
     async def call(self, context: Context, arguments: Mapping[str, Any], *, validated: bool = True) -> Any:
-        """Call the function, and leave it to the caller to await what a plain function gave.
+        """Call the function. If a plain function returns an awaitable, the caller has to await it.
 
-        A plain function that wraps an async one, as an ordinary decorator does, gives an awaitable. It runs in a
-        thread, where there is no event loop to await it in.
+        A plain function returns an awaitable if it wraps an async function, as ordinary decorators do. It runs in a
+        thread, which has no event loop to await it in.
 
         Args:
-            context: What the tool sees of its run.
-            arguments: What it is called with.
+            context: The tool's view of its run.
+            arguments: The arguments of the call.
             validated: False passes the arguments on without validation and coercion (mode parsed).
 
         Returns:
-            What the function returned, which may be awaitable.
+            The function's value, which may be awaitable.
 
         Raises:
             ArgumentsInvalid: The arguments do not fit; nothing ran.
@@ -153,13 +153,13 @@ class Invoker(HasOptions):
         if context.invoker is None:
             context = dataclasses.replace(context, invoker=self)
         value = self.invocable(context, self._validator.validate(resolved) if validated else resolved)
-        # A plain function of (context, arguments) gives its value at once, and runs in a thread.
+        # A plain function of (context, arguments) runs in a thread and returns its value directly.
         return await value if is_async(self.invocable) else value
 
     def resolve_flags(self, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
-        """The arguments, with each key that is a flag of `cli` as the argument it stands for.
+        """Return the arguments, with each flag of `cli` replaced by its argument.
 
-        Raises ArgumentsInvalid where that one is given too.
+        Raises ArgumentsInvalid if both the flag and its argument are present.
         """
         if not self.cli or not isinstance(arguments, Mapping):
             return arguments
@@ -179,7 +179,7 @@ class Invoker(HasOptions):
         return {self.cli[key] if key in flags else key: value for key, value in arguments.items()}
 
     def coerce(self, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
-        """The arguments as the tool would get them, with defaults and coercions; as they are where they do not fit."""
+        """Return the arguments with defaults and coercions, or unchanged if they do not fit."""
         try:
             arguments = self.resolve_flags(arguments)
             return self._validator.validate(arguments)
@@ -187,7 +187,7 @@ class Invoker(HasOptions):
             return arguments
 
     def find_mistake(self, arguments: Mapping[str, Any]) -> str:
-        """What is wrong with the arguments, as the model is told; empty if they fit."""
+        """Return what is wrong with the arguments, in words for the model; empty if they fit."""
         try:
             self._validator.validate(self.resolve_flags(arguments))
         except ArgumentsInvalid as invalid:
@@ -195,14 +195,14 @@ class Invoker(HasOptions):
         return ""
 
     def is_idempotent(self, arguments: Mapping[str, Any]) -> bool:
-        """Whether this call may be repeated, since it changes nothing that another one sees."""
+        """Whether this call may be repeated without any effect that others notice."""
         return self.idempotent if self.repeatable is None else self.repeatable(self.coerce(arguments))
 
     def __repr__(self) -> str:
         return f"<Invoker {self.name}>"
 
     def replace(self, **changes: Any) -> Invoker:
-        """A copy with some attributes changed, not its schema; in no ensemble, so that it can be added to one."""
+        """Return a copy with some attributes changed, except the schema. The copy belongs to no ensemble yet."""
         copied = copy(self)
         options = {name: changes.pop(name) for name in [*changes] if name in ToolOptions.__annotations__}
         for name, value in {"ensemble": None, **changes}.items():
@@ -215,19 +215,19 @@ class Invoker(HasOptions):
         return copied
 
     def declare(self, name: str | None = None) -> ToolDeclaration:
-        """What a model is told of it, under the name it has on the wire."""
+        """Return the declaration for a model, under its name on the wire."""
         return ToolDeclaration(name or self.name, self.description, _copy(self._schema), self.cli, strict=self.strict)
 
 
 def _copy(schema: Any) -> Any:
-    """The schema in plain dicts and lists; copy.deepcopy refuses read-only mappings."""
+    """Copy the schema into plain dicts and lists. copy.deepcopy refuses read-only mappings."""
     if isinstance(schema, Mapping):
         return {key: _copy(value) for key, value in schema.items()}
     return [_copy(each) for each in schema] if isinstance(schema, (list, tuple)) else schema
 
 
 def _check(name: Any, invocable: Any, schema: Any) -> None:
-    """Raises ToolDefinitionError for what a caller without types may have mixed up."""
+    """Raise ToolDefinitionError for arguments that an untyped caller may have mixed up."""
     if not isinstance(schema, Mapping):
         hint = 'give a JSON Schema such as {"type": "object"}'
         raise ToolDefinitionError(f"{schema!r} is no schema", path=str(name), hint=hint)
@@ -237,7 +237,7 @@ def _check(name: Any, invocable: Any, schema: Any) -> None:
 
 
 def invocable_of(function: Callable[..., Any], context_parameter: str | None) -> Invocable:
-    """The invocable that calls a function with the arguments as keywords, and the context where it wants it."""
+    """Return an invocable that passes the arguments as keywords, and the context if the function takes it."""
     awaited = is_async(function)
 
     async def invocable(context: Context, arguments: Mapping[str, Any]) -> Any:

@@ -1,10 +1,10 @@
 """Compare the pattern of a permission rule with a path or a command.
 
-Law: `yes` and `no` are certain; whatever may be is `maybe`.
+Law: `yes` and `no` are certain; everything else is `maybe`.
 
-A name that differs from a pattern's in the case of its letters, in how an accent is composed, or in invisible
-characters is a `maybe`: there are file systems to which it is the same name (APFS, NTFS, directories of ext4 that
-ignore case), and the file system is not asked here. Links are not followed.
+A name may differ from a pattern only in upper and lower case, composed accents or invisible characters. The answer is
+then `maybe`, because some file systems treat such names as equal (APFS, NTFS, ext4 directories that ignore case).
+The file system itself is not asked. Links are not followed.
 """
 
 from __future__ import annotations
@@ -20,33 +20,33 @@ from callboard.tools.shell_parser import Word
 
 Answer: TypeAlias = Literal["yes", "maybe", "no"]
 Parts: TypeAlias = tuple[str | None, ...]
-"""Patterns of words, or of names; None stands for any number of them."""
+"""Patterns of words or of names. None matches any number of them."""
 
 _WILD: Final = re.compile(r"[*?\[]")
 _NAME: Final = re.compile(r"[\w.@+*?-]+")
-"""What may be the name of a program, or a word behind it, in the text of a word."""
+"""A possible name of a program, or a word after it, in the text of a word."""
 _QUOTES: Final = dict.fromkeys(map(ord, "'\"\\"))
 _MAX_STARTS: Final = 16
-"""Places in a command where a denied program may be named."""
+"""Maximum places in a command where a denied program may be named."""
 _READERS: Final = frozenset({"sh", "bash", "dash", "zsh", "ksh", "eval", "source", "."})
-"""Programs that read a command line, in which quotes and variables count again."""
+"""Programs that read a command line, so quotes and variables in it count again."""
 _PLACES: Final = frozenset(
     f"{root}/{name}" for root in ("", "/usr", "/usr/local", "/opt/homebrew") for name in ("bin", "sbin")
 )
-"""Where a program is what its name says."""
+"""Directories in which a program is what its name says."""
 
 
 class Path(NamedTuple):
-    """A path without `.` and `..`. `relative` is None where it leads out, `absolute` where that is not known."""
+    """A path without `.` and `..`. `relative` is None if it leaves the root, `absolute` if the root is unknown."""
 
     relative: tuple[str, ...] | None
     absolute: tuple[str, ...] | None
     names: tuple[str, ...]
-    """The names that are in it for certain, whatever is before them."""
+    """The names that are certainly in the path, whatever precedes them."""
 
 
 def read_path(text: str, root: str = "") -> Path:
-    """The path of a text, `root` being the absolute path of what relative ones are relative to, if that is known."""
+    """Return the path of a text. `root` is the absolute path that relative paths start from, if it is known."""
     base = _names(root) if root.startswith("/") else None
     names = _names(text)
     absolute: tuple[str, ...] | None = names
@@ -60,7 +60,7 @@ def read_path(text: str, root: str = "") -> Path:
 
 
 def _names(path: str) -> tuple[str, ...]:
-    """The names of a path, with those `..` that lead out of where it begins."""
+    """Return the names of a path, with the `..` that lead out of its start."""
     names: list[str] = []
     for name in path.split("/"):
         if name == ".." and names and names[-1] != "..":
@@ -73,7 +73,7 @@ def _names(path: str) -> tuple[str, ...]:
 
 
 class Pattern:
-    """The pattern in `tool(pattern)`. Raises CallerError for one that cannot be."""
+    """The pattern in `tool(pattern)`. Raises CallerError if it is invalid."""
 
     def __init__(self, text: str) -> None:
         if not text.strip() or ".." in text.split("/"):
@@ -92,7 +92,7 @@ class Pattern:
 
     @property
     def place(self) -> str:
-        """The one relative path that it is about, with what is beneath it or without; "" where it is about several."""
+        """The only relative path that the pattern matches, with or without its contents; "" if it matches several."""
         names = self._names[:-1] if self._names[-1:] == (None,) else self._names
         if self._rooted or not all(name and not _WILD.search(name) for name in names):
             return ""
@@ -106,24 +106,24 @@ class Pattern:
             return "maybe" if _matches(self._folded, map(fold_name, names)) else "no"
         if self._rooted:
             return "maybe"
-        # It may lead back in.
+        # The path may lead back in.
         return "maybe" if _matches((None, *self._folded), map(fold_name, path.names)) else "no"
 
     def allows_path(self, path: Path) -> bool:
         return self.answer_for_path(path) == "yes"
 
     def allows_command(self, words: Sequence[Word]) -> bool:
-        """True if the command has these words, and no others."""
+        """True if the command has exactly these words."""
         first, *rest = words
         directory, _, name = first.text.rpartition("/")
         names = (first.text, name) if directory in _PLACES else (first.text,)
         return any(_matches(self._words, [Word(each), *rest]) for each in names)
 
     def answer_for_command(self, words: Sequence[Word]) -> Answer:
-        """Whether the command begins so, wherever its program is; options may stand in between.
+        """Say whether the command begins with these words, in any directory and with any options between them.
 
-        The answer is "maybe" if the program is named later in the command, since many programs run another one, and
-        if a shell reads the words again.
+        The answer is "maybe" if the program is named later in the command, because many programs run other programs,
+        and if a shell reads the words again.
         """
         name = words[0].text.rpartition("/")[2]
         rest = words[1:]
@@ -148,7 +148,7 @@ class Pattern:
 
 
 def fold_name(name: str) -> str:
-    """The name as a file system may compare it that takes some names for the same."""
+    """Return the name in the form that case-insensitive or normalizing file systems compare."""
     if name.isascii():
         return name.lower()
     seen = "".join([char for char in unicodedata.normalize("NFKD", name) if unicodedata.category(char) != "Cf"])
@@ -156,7 +156,7 @@ def fold_name(name: str) -> str:
 
 
 def _matches(pattern: Parts, parts: Iterable[str | Word]) -> bool:
-    """As many steps a part as the pattern has."""
+    """Match parts with a pattern. The time for each part is linear in the pattern."""
     at = _with_skipped({0}, pattern)
     for part in parts:
         text, certain = (part.text, part.certain) if isinstance(part, Word) else (part, True)
@@ -175,10 +175,10 @@ def _matches(pattern: Parts, parts: Iterable[str | Word]) -> bool:
 
 
 def _may_match(pattern: Parts, words: Sequence[Word]) -> bool:
-    """The same, where a word that is not certain may be any words, and an option and its value may be left out."""
+    """Match with doubts: an uncertain word may be any words, and an option and its value may be left out."""
     at = _with_skipped({0}, pattern)
     skipped: set[int] = set()
-    """Where the pattern may be behind a value that was left out."""
+    """Positions in the pattern after an omitted value."""
     for number, word in enumerate(words):
         if not word.certain:
             at = set(range(min(at), len(pattern) + 1))
@@ -201,9 +201,9 @@ def _may_match(pattern: Parts, words: Sequence[Word]) -> bool:
 
 
 def _with_skipped(at: set[int], pattern: Parts) -> set[int]:
-    """The places, and those behind any number of parts that may be none."""
+    """Return the positions, and those after any number of parts that may be missing."""
     for place in sorted(at):
         while place < len(pattern) and pattern[place] is None:
-            place += 1  # noqa: PLW2901  # the place itself is in it already
+            place += 1  # noqa: PLW2901  # the place itself is already included
             at.add(place)
     return at

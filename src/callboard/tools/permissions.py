@@ -1,7 +1,7 @@
-"""Which calls may run: rules in order, of which the last that matches decides.
+"""Decide which calls may run: rules have an order, and the last rule that matches decides.
 
-Laws: a call is allowed only if each path and each program that it is about is allowed. A path is judged as it is
-written and, where the tool's connection knows them, by every name of what it leads to.
+Laws: a call is allowed only if each of its paths and programs is allowed. A path is judged as written, and also by
+every name of its target if the tool's connection knows them.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ Permission: TypeAlias = Literal["allow", "deny", "ask"]
 _PERMISSIONS: Final = get_args(Permission)
 
 _MAX_TOLD = 200
-"""Characters of a path or command that are repeated."""
+"""Maximum characters of a path or command in a reason."""
 
 
 @runtime_checkable
 class PathAliases(Protocol):
-    """The connection of an ensemble that knows where paths lead."""
+    """The connection of an ensemble that can resolve paths."""
 
     def aliases(self, path: str) -> Sequence[str]:
-        """Every name, relative to its root, of what a path leads to. Raises OSError where that is not known.
+        """Return every name, relative to its root, of a path's target. Raises OSError if the names are unknown.
 
         Raises PermissionError for a path that leads out, which its tools refuse.
         """
@@ -49,12 +49,12 @@ class PathAliases(Protocol):
 
 
 class Rule(msgspec.Struct, frozen=True):
-    """`pattern` is a shell pattern over `ensemble/name`, or over the name where it has no slash.
+    """A rule. `pattern` is a shell pattern over `ensemble/name`, or over the name alone if it has no slash.
 
-    Behind it may stand a pattern of the call's paths or commands (see the tool's `subjects`): `bash(git status*)`,
-    `file(src/**)`. What a path pattern says is relative to the root, `*` within a name, `**` any folders. The words
-    of a command pattern are compared with those of each program in the command: `*` within a word, alone any words.
-    To deny or ask it is enough that a program's words begin so.
+    A pattern of the call's paths or commands may follow (see the tool's `subjects`): `bash(git status*)`,
+    `file(src/**)`. A path pattern is relative to the root; `*` matches within a name, `**` matches any folders. A
+    command pattern is compared with the words of each program in the command; `*` matches within a word, and alone it
+    matches any words. To deny or ask, it is enough that a program's words begin with the pattern.
     """
 
     pattern: str
@@ -62,7 +62,7 @@ class Rule(msgspec.Struct, frozen=True):
 
 
 class Decision(NamedTuple):
-    """Whether a call may run, and why; `rule` is the one that decided, None where none did."""
+    """Whether a call may run, and why. `rule` is the rule that decided, or None."""
 
     permission: Permission
     why: str
@@ -70,11 +70,11 @@ class Decision(NamedTuple):
 
 
 class Policy:
-    """Rules in order; the last that matches decides. Where none does: ask for tools that want approval, else allow.
+    """Rules in order: the last that matches decides. By default, ask for tools that want approval, and allow others.
 
-    A call that is about several paths or programs gets the strictest of their permissions. What cannot be read for
-    sure is not allowed by a pattern, and is asked about where one may forbid it. Absolute paths beneath `root`, an
-    absolute path, are relative to it. Raises CallerError for a pattern that cannot be, and for a permission that is none.
+    A call about several paths or programs gets the strictest of their permissions. A pattern never allows something
+    uncertain, and the user is asked if a rule may forbid it. `root` is an absolute path; absolute paths beneath it are
+    treated as relative to it. Raises CallerError for an invalid pattern or permission.
     """
 
     def __init__(self, rules: Iterable[Rule | tuple[str, Permission]] = (), *, root: str = "") -> None:
@@ -82,7 +82,7 @@ class Policy:
         self._root = root
 
     def decide(self, invoker: Invoker, arguments: Mapping[str, Any] | None = None) -> Decision:
-        """Whether a call may run. With no `arguments`, for a call of which nothing is known but the tool."""
+        """Decide whether a call may run. Without `arguments`, decide for any call of the tool."""
         rules = [rule for rule in reversed(self._rules) if rule.applies_to(invoker)]
         looks = bool(invoker.subjects) and any(rule.subject for rule in rules)
         abouts = _subjects(invoker, arguments, self._root) if looks else iter((_ANY,))
@@ -96,16 +96,16 @@ class Policy:
         return max(decisions, key=lambda decision: _STRICTNESS[decision.permission])
 
     def forbids(self, invoker: Invoker) -> bool:
-        """Whether no call of the tool may run, whatever its arguments: models need not be told of it."""
+        """Whether the policy denies every call of the tool. Models do not need to see such a tool."""
         for rule in reversed(self._rules):
             if rule.applies_to(invoker) and (rule.subject is None or rule.rule.permission != "deny"):
                 return rule.subject is None and rule.rule.permission == "deny"
         return False
 
     def decide_path(self, invoker: Invoker, path: str) -> Decision:
-        """The same for a path that a call of this tool comes upon: only rules with a pattern speak of it.
+        """Decide about a path that a call of this tool finds. Only rules with a pattern apply.
 
-        `path` is one that `Places.aliases` gives: without links.
+        `path` is a path from `Places.aliases`, without links.
         """
         rules = [rule for rule in reversed(self._rules) if rule.subject and rule.applies_to(invoker)]
         if not rules:
@@ -113,10 +113,10 @@ class Policy:
         return _judge(_path_subject(path, path, self._root)._replace(further=True), rules, invoker)
 
     def permits(self, invoker: Invoker, arguments: Mapping[str, Any]) -> Permits:
-        """Whether a call that may run may also read and show what is at a path that it comes upon.
+        """Return whether an allowed call may read and show a path that it finds, as a function of the path.
 
-        It may not where a rule denies that path, nor where a rule asks about it, unless the call itself is about
-        such a path: then somebody was asked. It is `everything` where no rule speaks of paths of this tool.
+        It may not if a rule denies the path or asks about it. But if the call itself is about such a path, the user
+        was asked already. If no rule has path patterns for this tool, return `everything`.
         """
         if not any(
             rule.subject and rule.rule.permission != "allow" and rule.applies_to(invoker) for rule in self._rules
@@ -158,13 +158,13 @@ _STRICTNESS: Final[Mapping[Permission, int]] = {"allow": 0, "ask": 1, "deny": 2}
 
 
 class _Subject(NamedTuple):
-    """Something that a call is about: how rules that allow, and others, answer to it."""
+    """A path or program that a call is about, with its answers to rules that allow and to other rules."""
 
     text: str
     allows: Callable[[Pattern], bool]
     answer: Callable[[Pattern], Answer]
     further: bool = False
-    """Whether rules without a pattern have nothing to say of it: another subject is what they allow or deny."""
+    """True if only rules with a pattern apply. Plain rules judge the call's main subject."""
 
 
 _ANY: Final = _Subject("", lambda _: False, lambda _: "no")
@@ -176,7 +176,7 @@ def _unclear(why: str) -> _Subject:
 
 
 class _Rule:
-    """A rule, read."""
+    """A rule with its parsed pattern."""
 
     def __init__(self, rule: Rule) -> None:
         if rule.permission not in _PERMISSIONS:
@@ -198,7 +198,7 @@ class _Rule:
 
 
 def _judge(about: _Subject, rules: Sequence[_Rule], invoker: Invoker) -> Decision:
-    """A rule that may match leads to a question, unless those before it deny for certain."""
+    """Return the first certain decision. A rule that may match leads to a question, unless a later one denies."""
     unclear: Decision | None = None
     for each in rules:
         pattern, permission = each.rule.pattern, each.rule.permission
@@ -274,7 +274,7 @@ def _alias_subjects(text: str, places: PathAliases, root: str) -> Iterator[_Subj
     try:
         names = places.aliases(text)
     except PermissionError:
-        return  # it leads out: the tool refuses it
+        return  # the path leads out, and the tool refuses it
     except (OSError, RuntimeError, ValueError) as error:
         yield _unclear(f"where {truncate(text, _MAX_TOLD)} leads is not known: {error}")
         return

@@ -1,9 +1,9 @@
-"""Declare the tools that a model takes at once, and one more that finds the others.
+"""Declare as many tools as a model takes, and one more tool that finds the others.
 
-It searches names, descriptions and parameters with BM25, by SQLite's full-text index in memory.
+The search covers names, descriptions and parameters with BM25, using SQLite's full-text index in memory.
 
-Laws: each tool is declared or can be found; what was declared keeps its place as long as the limit allows, so that
-prompt caches hold; what was found follows from the conversation alone, so that it is declared again after a resume.
+Laws: each tool is declared or can be found. A declared tool keeps its place as long as the limit allows, so that prompt
+caches stay valid. Found tools follow from the conversation alone, so they are declared again after a resume.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ _SCHEMA: Final = {
 _MAX_WORDS: Final = 64
 _MAX_LINE: Final = 200
 _INNER: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
-"""Where a word begins in `createIssue`."""
+"""Start of an inner word, as in `createIssue`."""
 _WEIGHTS: Final = "10.0, 3.0, 1.0"
-"""Of the columns name, description, parameters."""
+"""Weights of the columns name, description and parameters."""
 
 
 class _Found(msgspec.Struct):
@@ -49,17 +49,17 @@ class _Matches(msgspec.Struct):
 
 
 class ToolSearch:
-    """The tools of a conversation of which some are searched for.
+    """The tools of a conversation if the model has to search for some of them.
 
     Args:
-        declarations: All that the model may call.
-        invokers: Their invokers, and whatever else has to run, by the names models call them.
-        searched: The names of those that are declared only once they were found or called.
-        limit: How many may be declared at once, 0 for any number. When it is reached, those found first give way, and
-            can be found again.
+        declarations: All tools that the model may call.
+        invokers: Their invokers and any other invokers, by the names that models use.
+        searched: Names of the tools that are declared only after they were found or called.
+        limit: Maximum tools that are declared at once; 0 for any number. At the limit, the tools that were found first
+            are removed. They can be found again.
 
     Attributes:
-        invokers: The invokers with that of the search.
+        invokers: The invokers, including the search.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class ToolSearch:
         self._room = max(1, limit - len(self._always)) if limit else len(searched)
 
     def declarations(self, canisters: Iterable[Canister]) -> tuple[ToolDeclaration, ...]:
-        """What is declared where a conversation has come this far."""
+        """Return the tools to declare after these canisters."""
         searches: set[str] = set()
         matches: dict[str, None] = {}
         for each in canisters:
@@ -94,7 +94,7 @@ class ToolSearch:
         return (*self._always, *[self._searched[name] for name in [*matches][-self._room :]])
 
     async def _find(self, _context: Context, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """Asynchronous, so that the index stays in one thread."""
+        """Search for tools. This is asynchronous so that the index stays in one thread."""
         names = self._match(arguments["query"])
         tools = [
             _Found(name, self._searched[name].description.strip().partition("\n")[0][:_MAX_LINE]) for name in names
@@ -110,15 +110,15 @@ class ToolSearch:
         best = f"SELECT rowid FROM tools WHERE tools MATCH ? ORDER BY bm25(tools, {_WEIGHTS}), rowid LIMIT {_MATCHES}"  # noqa: S608  # constants
         names = [*self._searched]
         matches = [names[row] for (row,) in self._index.execute(best, (expression,))]
-        if not matches:  # parts of words, and languages that set no spaces between words
+        if not matches:  # parts of words, and languages without spaces between words
             texts = {name: f"{name} {each.description}".casefold() for name, each in self._searched.items()}
             matches = [name for name in names if any(word.casefold() in texts[name] for word in words)][:_MATCHES]
         return matches
 
     @cached_property
     def _index(self) -> sqlite3.Connection:
-        index = sqlite3.connect(":memory:", check_same_thread=False)  # a run may go on in another event loop
-        weakref.finalize(self, index.close)  # Python 3.13 warns of a connection that nobody closed
+        index = sqlite3.connect(":memory:", check_same_thread=False)  # a run may resume in another event loop
+        weakref.finalize(self, index.close)  # Python 3.13 warns about unclosed connections
         index.execute(
             "CREATE VIRTUAL TABLE tools USING fts5(name, description, parameters, tokenize='porter unicode61')"
         )
@@ -140,12 +140,12 @@ class ToolSearch:
 def _names_in(result: ResultCanister) -> list[str]:
     try:
         return [each.name for each in msgspec.json.decode(result.text, type=_Matches).tools]
-    except (msgspec.MsgspecError, RecursionError):  # an error, or what a hook made of it
+    except (msgspec.MsgspecError, RecursionError):  # an error, or a result that a hook changed
         return []
 
 
 def _in_words(text: str) -> str:
-    """Without what SQLite does not take: half of a character."""
+    """Return the text in words, without lone surrogates, which SQLite rejects."""
     return _INNER.sub(" ", text).replace("_", " ").encode("utf-8", "replace").decode()
 
 

@@ -1,12 +1,12 @@
 """Split a shell command line into words, if it is one simple command.
 
 A simple command runs one program: it has no operator, substitution, variable, assignment, comment, brace or second
-line, and reads and writes no file by itself. Everything else is None. These rules help people to say what they mean.
-They are not a security boundary, because no reader of command lines sees what a program does; the sandbox is.
+line, and its redirections read and write no file. For everything else the result is None. These rules help people to
+express permissions. They are not a security boundary: the parser cannot know what a program does. The sandbox is.
 
 Law: sh and bash start at most one program for such a command, the first word, with these words. Linear time.
 
-Why not shlex: it reads a quoted operator as a bare one, and a line's end as a blank.
+Why not shlex: it reads a quoted operator like a bare one, and the end of a line like a blank.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _RESERVED: Final = frozenset(
     {"if", "then", "else", "elif", "fi", "do", "done", "case", "esac", "while", "until", "for", "select", "function",
      "coproc", "time", "!", "[["}
 )  # fmt: skip
-"""Words that a shell does not take for a program's name, if nothing in them is quoted."""
+"""Words that a shell does not run as a program if nothing in them is quoted."""
 
 
 def split_command(text: str) -> tuple[Word, ...] | None:
@@ -55,7 +55,7 @@ def split_command(text: str) -> tuple[Word, ...] | None:
             end = redirection.end()
         elif match := _WORD.match(text, at):
             end = match.end()
-            # A shell does not take an assignment or a word of its own grammar for a program.
+            # A shell does not run an assignment or a reserved word as a program.
             if not words and ("=" in re.split(r"[\\'\"]", match[0], maxsplit=1)[0] or match[0] in _RESERVED):
                 return None
             words.append(_unquote(match[0]))

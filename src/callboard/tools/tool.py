@@ -1,6 +1,6 @@
-"""A Python function that models may call: `@tool` and what it keeps of the function.
+"""A Python function that models may call: `@tool`.
 
-Law: the tool is called like the function; its schema is derived when it is first asked for.
+Law: call the tool like the function. Its schema is derived on first use.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ from callboard.text.suggest import suggest
 from callboard.tools.context import Context
 
 Subject: TypeAlias = Literal["path", "command", "further_path"]
-"""What an argument is that patterns of permissions look at."""
+"""The kind of an argument that permission patterns look at."""
 
 _UNIONS: Final = (Union, UnionType)
 _AROUND: Final = ("Annotated", "Optional", "Union")
-"""What may stand around Context in an annotation that is a string."""
+"""Names that may enclose Context in an annotation that is a string."""
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -53,22 +53,22 @@ class ToolOptions(TypedDict, total=False):
     """Options of a tool: keywords of `@tool`, `Tool` and `Invoker`, and keys of a descriptor."""
 
     timeout: Annotated[float, Meta(gt=0)] | None
-    """Seconds that a call may take; `math.inf` is no limit, None leaves it to the ensemble."""
+    """Timeout of a call, in seconds. `math.inf` means no limit; None leaves it to the ensemble."""
     idempotent: bool
     """True if a call may be repeated after a failure of the network or a timeout."""
     approval: bool
-    """True if a person is asked before each call."""
+    """True if a person has to approve each call."""
     cli: Mapping[str, str] | None
-    """Flags such as `-t`, and the parameters that they stand for, for models that write calls as commands."""
+    """Flags such as `-t` and their parameters, for models that write calls as commands."""
     strict: bool | None
-    """True if the provider is asked to hold calls to the schema; None leaves it to the provider."""
+    """True if the provider shall enforce the schema; None leaves it to the provider."""
     subjects: Mapping[str, Subject] | None
-    """The parameters that are a `path` or a `command`, for patterns of permissions such as `bash(git status*)`.
+    """The parameters that are a `path` or a `command`, for permission patterns such as `bash(git status*)`.
 
-    Patterns may deny or ask about a `further_path`, but it needs no rule of its own if the call is allowed otherwise.
+    Patterns may deny or ask about a `further_path`, but an allowed call needs no rule for it.
     """
     cache: Mapping[str, str] | None
-    """How long a result may answer equal calls of other runs too, such as `{"ttl": "1h"}`; the tool is idempotent."""
+    """Lifetime of results for equal calls of other runs, such as `{"ttl": "1h"}`. The tool must be idempotent."""
 
 
 class HasOptions:
@@ -82,16 +82,16 @@ class HasOptions:
     subjects: Mapping[str, Subject] = MappingProxyType({})
     cache: Mapping[str, str] | None = None
     repeatable: Callable[[Mapping[str, Any]], bool] | None = None
-    """Says of arguments whether that call is idempotent, for a tool of which not every call is."""
+    """Says whether a call with these arguments is idempotent, if that depends on the arguments."""
     calls: Mapping[str, str] = MappingProxyType({})
-    """Names by which a model may call it wrongly, and what it is told to write instead."""
+    """Wrong names that models use for the tool, with a hint for each."""
 
     @property
     def options(self) -> ToolOptions:
         return cast("ToolOptions", {name: getattr(self, name) for name in ToolOptions.__annotations__})
 
     def set_options(self, tool_name: str, options: ToolOptions) -> None:
-        """Set options; None is the default. Raises ToolDefinitionError for a wrong value, TypeError for a wrong name."""
+        """Set options; None is the default. Raises ToolDefinitionError for wrong values, TypeError for wrong names."""
         for name, value in options.items():
             if name not in ToolOptions.__annotations__:
                 raise TypeError(f"{type(self).__name__} has no option {name!r}")
@@ -108,9 +108,9 @@ class HasOptions:
 
 
 class Tool(HasOptions, Generic[P, R]):
-    """A function made callable by models. Made with `@tool`.
+    """A function that models can call. Created with `@tool`.
 
-    `name` is by default the function's, `description` its docstring's; `schema` is the JSON Schema of its arguments.
+    `name` and `description` default to the function's name and docstring. `schema` is the JSON Schema of its arguments.
     """
 
     def __init__(
@@ -146,7 +146,7 @@ class Tool(HasOptions, Generic[P, R]):
 
     @property
     def is_async(self) -> bool:
-        """Whether a call is to be awaited."""
+        """Whether the caller has to await a call."""
         return is_async(self.function)
 
     @cached_property
@@ -155,21 +155,21 @@ class Tool(HasOptions, Generic[P, R]):
 
     @property
     def description(self) -> str:
-        """What models are told that it does."""
+        """Description of the tool for models."""
         return self._derived.description if self._given_description is None else self._given_description
 
     @property
     def schema(self) -> Mapping[str, Any]:
-        """The JSON Schema of its arguments."""
+        """The JSON Schema of the tool's arguments."""
         return self._derived.schema
 
     @cached_property
     def output_schema(self) -> Mapping[str, Any] | None:
-        """The JSON Schema of the object that it returns, where its annotation says that it is one."""
+        """The JSON Schema of the tool's results, if the annotation says that they are objects."""
         return derive_output(self.function)
 
     def validate(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """The keyword arguments, coerced and with their Python types. Raises ArgumentsInvalid."""
+        """Return the keyword arguments, coerced to their Python types. Raises ArgumentsInvalid."""
         return self._derived.validate(arguments)
 
 
@@ -184,12 +184,12 @@ def tool(
 
 
 def tool(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
-    """Makes a function a Tool, as `@tool` or `@tool(timeout=5, idempotent=True)`.
+    """Make a function a Tool, as `@tool` or `@tool(timeout=5, idempotent=True)`.
 
-    Every parameter needs an annotation; `*args` and `**kwargs` cannot be described to a model. A parameter
-    annotated `Context` is given the run's context and is not in the schema. Raises ToolDefinitionError.
+    Every parameter needs an annotation; `*args` and `**kwargs` cannot be described to a model. A parameter with the
+    annotation `Context` gets the run's context and is not in the schema. Raises ToolDefinitionError.
 
-    The options are `name` (by default the function's), `description` (its docstring's), and those of `ToolOptions`.
+    The options are `name` and `description` (by default the function's name and docstring), and all `ToolOptions`.
     """
     if function is None:
         return lambda decorated: Tool(decorated, **options)
@@ -197,21 +197,21 @@ def tool(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
 
 
 def check_subjects(subjects: Mapping[str, Subject], names: Collection[str], path: str) -> None:
-    """Raise ToolDefinitionError for a subject of no argument: a rule that looks at it would never match."""
+    """Raise ToolDefinitionError for a subject that is not an argument: a rule for it would never match."""
     for name in subjects:
         if name not in names:
             raise ToolDefinitionError(f"no argument {name!r}", path=f"{path}: subjects", hint=suggest(name, names))
 
 
 def is_async(function: Callable[..., Any]) -> bool:
-    """Whether a call is to be awaited."""
+    """Whether the caller has to await a call of the function."""
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None))  # noqa: B004  # an object's own async __call__
 
 
 def context_parameters(function: Callable[..., Any]) -> list[str]:
-    """The parameters that are annotated `Context`, `Context | None` or `Annotated[Context, ...]`.
+    """Return the parameters with the annotation `Context`, `Context | None` or `Annotated[Context, ...]`.
 
-    Annotations may be strings. An empty list is given for what has no signature.
+    Annotations may be strings. The list is empty if the function has no signature.
     """
     try:
         parameters = inspect.signature(function).parameters.values()
@@ -235,7 +235,7 @@ def _is_context(annotation: Any, names: Mapping[str, Any]) -> bool:
 
 
 def _spells_context(node: ast.expr, names: Mapping[str, Any]) -> bool:
-    """Whether an annotation's text is our Context. It is read, not evaluated: its names may not resolve here."""
+    """Whether an annotation's text means our Context. It is parsed, not evaluated: its names may not resolve here."""
     match node:
         case ast.Constant(value=str() as quoted):
             return _is_context(quoted, names)
@@ -250,7 +250,7 @@ def _spells_context(node: ast.expr, names: Mapping[str, Any]) -> bool:
 
 
 def _names_context(dotted: str, names: Mapping[str, Any]) -> bool:
-    """Whether a dotted name is our Context; where it stands for nothing, as behind TYPE_CHECKING, its end decides."""
+    """Whether a dotted name is our Context. Under TYPE_CHECKING it has no value, so its last part decides."""
     first, *rest = dotted.split(".")
     if first not in names:
         return [first, *rest][-1] == "Context"
@@ -258,26 +258,26 @@ def _names_context(dotted: str, names: Mapping[str, Any]) -> bool:
 
 
 def _without_partial(function: Callable[..., Any]) -> Callable[..., Any]:
-    """What a partial calls: its name and its docstring are the tool's, not those of functools."""
+    """Return the function that a partial calls, because its name and docstring are the tool's."""
     while isinstance(function, partial):
         function = function.func
     return function
 
 
 def is_seconds(value: Any) -> bool:
-    """Whether it is a number above zero; infinity is no limit."""
+    """Whether the value is a number above zero; infinity means no limit."""
     return type(value) in (int, float) and 0 < value <= math.inf
 
 
 def check_words(name: Any, description: Any) -> None:
-    """Raise ToolDefinitionError if a name or a description is no text."""
+    """Raise ToolDefinitionError if a name or a description is not a text."""
     for option, value in (("name", name), ("description", description)):
         if not isinstance(value, str) and (value is not None or option == "name"):
             raise ToolDefinitionError(f"{option}={value!r} cannot be", path=str(name), hint="give a text")
 
 
 def _check_cache(tool_name: str, cache: Mapping[str, str], *, can_repeat: bool) -> None:
-    """Raise ToolDefinitionError for what is no length of time, and for a tool of which a call must not be left out."""
+    """Raise ToolDefinitionError if the ttl is not a duration, or the tool's calls must not be skipped."""
     try:
         is_time = {*cache} == {"ttl"} and parse_duration(cache["ttl"]).total_seconds() > 0
     except CallerError:

@@ -1,6 +1,6 @@
-"""Find the value that does not fit its type, with its place and words for a person.
+"""Find the value that does not fit its type, with its place and an explanation for a person.
 
-msgspec names the table of the value and Python's types. A person needs the key, and the values that are allowed.
+msgspec names the table of the value and Python's types. A person needs the key and the allowed values.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _BOUNDS: Final[Mapping[str, str]] = {">": "above", ">=": "of at least", "<": "be
 
 
 class ValueMistake(NamedTuple):
-    """A value that does not fit, by its keys."""
+    """The keys of a value that does not fit, and an explanation."""
 
     keys: tuple[str | int, ...]
     message: str
@@ -36,7 +36,7 @@ class ValueMistake(NamedTuple):
 
 
 def find_mistake(kind: Any, value: Any, keys: tuple[str | int, ...] = ()) -> ValueMistake | None:
-    """Return the first mistake of a value, or None if the value fits. A text that spells a number is a number."""
+    """Return the first mistake of a value, or None if the value fits. A text may spell a number."""
     try:
         msgspec.convert(value, kind, strict=False)
     except msgspec.ValidationError as error:
@@ -68,7 +68,7 @@ def _find_inside(kind: Any, value: Any, keys: tuple[str | int, ...]) -> Iterator
 
 
 def _without_none(kind: Any) -> Any:
-    """Return the type of a value that is neither annotated nor None."""
+    """Return the type without its annotation and without None."""
     if get_origin(kind) is Annotated:
         return _without_none(get_args(kind)[0])
     if get_origin(kind) in {Union, UnionType}:

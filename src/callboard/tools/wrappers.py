@@ -1,9 +1,9 @@
 """Ensembles made of ensembles: each function takes one and returns another with fewer, renamed or changed invokers.
 
-Name, configuration and connection stay; the functions compose.
+Name, configuration and connection stay the same, and the functions compose.
 
-Law: the wrapped ensemble is not changed. Connecting and disconnecting are its own; its invokers are those it has when
-it is wrapped, so one that gets them by connecting is wrapped after that.
+Law: the wrapped ensemble does not change. It connects and disconnects itself. Its invokers are copied at once, so if an
+ensemble gets its invokers from its connection, connect it before you wrap it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from callboard.tools.invoker import Invoker
 from callboard.tools.tool import is_async
 
 MAX_CACHED = 256
-"""Results that `cached` keeps of one run's ensemble; the oldest go first."""
+"""Maximum results that `cached` keeps for an ensemble in a run. The oldest are removed first."""
 
 _KEPT = "callboard.cached"
 
@@ -45,47 +45,47 @@ class _Wrapped(Ensemble):
 
 
 def prefixed(ensemble: Ensemble, prefix: str) -> Ensemble:
-    """Each name with the prefix before it, as it is: "io_" makes `read_file` `io_read_file`."""
+    """Put the prefix before each name: "io_" turns `read_file` into `io_read_file`."""
     if not isinstance(prefix, str):
         raise CallerError(f"a {type(prefix).__name__} is no prefix", hint="give a text, such as 'io_'")
     return _wrap(ensemble, lambda each: each.replace(name=prefix + each.name))
 
 
 def filtered(ensemble: Ensemble, keep: Callable[[Invoker], bool] | Iterable[str]) -> Ensemble:
-    """Only the invokers of these names, or those for which `keep` is true. Raises NoSuchTool."""
+    """Keep only the invokers with these names, or those that `keep` selects. Raises NoSuchTool."""
     fits = keep if callable(keep) else _has_name(ensemble, keep)
     return _wrap(ensemble, lambda each: each.replace() if fits(each) else None)
 
 
 def renamed(ensemble: Ensemble, names: Mapping[str, str]) -> Ensemble:
-    """Other names, by the old ones. Raises NoSuchTool, and DescriptorError if two would have one name."""
+    """Rename invokers, from old to new names. Raises NoSuchTool, and DescriptorError if two names would be the same."""
     if not isinstance(names, Mapping) or not all(isinstance(each, str) for each in names.values()):
-        raise CallerError("these are no other names", hint="give a mapping, such as {'old': 'new'}")
+        raise CallerError("the new names are not valid", hint="give a mapping, such as {'old': 'new'}")
     _has_name(ensemble, names)
     return _wrap(ensemble, lambda each: each.replace(name=names.get(each.name, each.name)))
 
 
 def approval_required(ensemble: Ensemble, names: Iterable[str] | None = None) -> Ensemble:
-    """A person is asked before each call of these, by default of all. Raises NoSuchTool."""
+    """Ask a person before each call of these tools, by default of all. Raises NoSuchTool."""
     selects = _has_name(ensemble, [*ensemble.invokers] if names is None else names)
     return _wrap(ensemble, lambda each: each.replace(approval=each.approval or selects(each)))
 
 
 def cached(ensemble: Ensemble, *names: str, ttl: str = "") -> Ensemble:
-    """A call of these with the same arguments is answered with its first result; failures are not kept.
+    """Answer repeated calls with the same arguments from their first result. Failures are not stored.
 
-    One that is made while the first is under way waits for it.
+    A call waits if the same call is under way.
 
     Args:
         ensemble: The ensemble.
         names: Its invokers, by default all idempotent ones.
-        ttl: How long results are kept, for other runs and processes too, such as "1h"; see `Tool.cache`. By default they
-            are kept in the run's namespace of the ensemble, the last 256. Arguments that JSON cannot say are not kept.
+        ttl: Lifetime of results, also for other runs and processes, such as "1h"; see `Tool.cache`. By default the
+            run's namespace of the ensemble keeps the last 256. A call whose arguments are not JSON is not stored.
 
     Raises:
-        NoSuchTool: There is no invoker of a name.
-        DescriptorError: One is not idempotent.
-        ToolDefinitionError: The ttl is no length of time.
+        NoSuchTool: There is no invoker with a name.
+        DescriptorError: An invoker is not idempotent.
+        ToolDefinitionError: The ttl is not a duration.
     """
     selects = _has_name(ensemble, names)
     for name in names:
@@ -136,7 +136,7 @@ def _remembering(invoker: Invoker) -> Invoker:
         async def await_value() -> Any:
             return _keep(cache, key, await value)
 
-        # What a plain function gave to be awaited is awaited where there is an event loop.
+        # If a plain function returned an awaitable, await it where there is an event loop.
         return await_value() if inspect.isawaitable(value) else _keep(cache, key, value)
 
     return invoker.replace(invocable=invocable, key=partial(encode_call, invoker.name))
@@ -146,13 +146,13 @@ def _keep(cache: OrderedDict[bytes, Any], key: bytes | None, result: Any) -> Any
     if key is not None:
         cache[key] = result
         if len(cache) > MAX_CACHED:
-            # One step, since calls that block run in threads of their own.
+            # One step, because blocking calls run in their own threads.
             cache.popitem(last=False)
     return result
 
 
 def encode_call(name: str, arguments: Mapping[str, Any], *others: Any) -> bytes | None:
-    """The same bytes for the same call, whatever the order of its arguments; None for what JSON cannot say."""
+    """Return the same bytes for the same call, in any order of arguments; None if JSON cannot express them."""
     try:
         return msgspec.json.encode([name, dict(arguments), *others], enc_hook=_plain, order="sorted")
     except (TypeError, ValueError, OverflowError, RecursionError):
