@@ -1,4 +1,4 @@
-"""How calls are asked for, and where they are found."""
+"""How models are asked for calls, and where calls are found."""
 
 from callboard.modes.filters.echoes import Sources, TextCall
 from callboard.modes.filters.made_up_results import HallucinatedResultFilter

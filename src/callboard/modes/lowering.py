@@ -1,6 +1,6 @@
 """Rewrite a request for its mode: put tools, past calls and results into the wire's own fields, or into text.
 
-Law: the same history gives the same beginning, so that providers' prompt caches hold.
+Law: equal histories have equal beginnings, so providers' prompt caches stay valid.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from callboard.modes.mode import Plan
 from callboard.schema.subschemas import change_references
 
 _MODELS = (core.AssistantCanister, core.InvocationCanister)
-"""What the model says."""
+"""Canisters that come from the model."""
 
 FROM_RESULTS = "Use this to answer the question in one short sentence."
 FROM_RESULTS_AS = "Use this to answer the question."
@@ -38,9 +38,9 @@ _SCRATCHPAD = {"scratchpad": {"type": "string"}}
 
 
 def lower_request(request: core.Request, plan: Plan) -> core.Request:
-    """The request with nothing in it that the mode does not send."""
+    """Return the request without the parts that the mode does not send."""
     lowered = _DECLARED[plan.mode.declares](request, plan)
-    # A reply that may call cannot be held to the schema of an answer.
+    # If the reply may call, it cannot be constrained to the schema of an answer.
     may_constrain = plan.supports_json_schema and (not lowered.tools or lowered.tool_choice == "none")
     if request.constraint is not None and lowered.constraint is request.constraint and not may_constrain:
         lowered = replace(lowered, constraint=None)
@@ -50,7 +50,7 @@ def lower_request(request: core.Request, plan: Plan) -> core.Request:
         )
         lowered = replace(lowered, canisters=_render_in_prose(lowered.canisters, ending))
         if request.tool_choice == "none":
-            # Shown its tools, such a model calls again instead of answering.
+            # If such a model sees its tools, it calls again instead of answering.
             constraint = request.constraint if plan.supports_json_schema else None
             lowered = replace(lowered, tools=(), tool_choice="auto", constraint=constraint)
     elif plan.mode.declares == "constraint" and request.tools:
@@ -61,7 +61,7 @@ def lower_request(request: core.Request, plan: Plan) -> core.Request:
 
 
 def select_dialect(request: core.Request, plan: Plan) -> Dialect | None:
-    """The dialect that the reply's text is watched for: none where the model is not asked to call, or to speak in it."""
+    """Return the dialect for the reply's text, or None if the model is not asked to call or to use the dialect."""
     if plan.watched is None or not request.tools:
         return None
     if request.tool_choice == "none" and (plan.in_prose or not plan.watched.is_only_format):
@@ -80,10 +80,10 @@ def _in_constraint(request: core.Request, plan: Plan) -> core.Request:
 def action_constraint(
     tools: tuple[core.ToolDeclaration, ...], choice: core.ToolChoice, answer: Mapping[str, Any] | None = None
 ) -> core.Constraint:
-    """One of: a call of a declared tool, an answer, a thought; narrowed by the choice of tools.
+    """Return a schema for a call of a declared tool, an answer or a thought, narrowed by the tool choice.
 
-    `answer` is the schema of an answer, by default a string's. The choice is inside an object, because providers refuse a
-    schema with another root.
+    `answer` is the schema of an answer, by default a string. The choice is inside an object, because providers refuse
+    another root.
     """
     definitions: dict[str, Any] = {}
     answer_properties = _ANSWER if answer is None else {"answer": _embed(answer, "answer", definitions)}
@@ -103,7 +103,7 @@ def action_constraint(
 
 
 def _embed(schema: Mapping[str, Any], owner: str, definitions: dict[str, Any]) -> Any:
-    """The schema as it is where it refers to nothing; else a reference to where it stands whole, so that its own hold."""
+    """Return a schema without references as it is; otherwise put it under `$defs` and return a reference to it."""
     place = f"#/$defs/{owner}"
     moved = change_references(schema, lambda reference: place + reference[1:] if reference[:1] == "#" else reference)
     if moved == schema:
@@ -139,10 +139,10 @@ _DECLARED: dict[str, Callable[[core.Request, Plan], core.Request]] = {
 def _spell_history(
     canisters: Iterable[core.Canister], dialect: Dialect, tools: Sequence[core.ToolDeclaration]
 ) -> tuple[core.Canister, ...]:
-    """Past calls as the model would have written them, results as what the user then said."""
+    """Rewrite past calls as the model would have written them, and results as user messages."""
     spelled: list[core.Canister] = []
     places: dict[str, tuple[str, int]] = {}
-    """The name of each call and its number in its reply, by identifier."""
+    """Name of each call and its number in its reply, by identifier."""
     for calling, group in groupby(canisters, lambda canister: isinstance(canister, core.InvocationCanister)):
         if calling:
             calls = [each for each in group if isinstance(each, core.InvocationCanister)]
@@ -162,7 +162,7 @@ def _spell_history(
 def _spell_calls(
     dialect: Dialect, calls: Sequence[core.InvocationCanister], tools: Sequence[core.ToolDeclaration]
 ) -> str:
-    """In the dialect; calls that it has no spelling for as JSON, and else in plain words."""
+    """Spell calls in the dialect. If it cannot spell them, use JSON, and otherwise plain words."""
     for each in (dialect, JSON):
         try:
             return render_calls(each, calls, tools)
@@ -172,11 +172,11 @@ def _spell_calls(
 
 
 def _render_actions(canisters: Iterable[core.Canister], *, typed: bool) -> tuple[core.Canister, ...]:
-    """What the model said as it is asked to reply: one object at a time, behind each call its result.
+    """Rewrite the model's turns in the format of its replies: one object at a time, each call followed by its result.
 
     Args:
         canisters: The conversation.
-        typed: Whether an answer is a value of a schema, so that one in JSON is no text.
+        typed: Whether answers are values of a schema, so that an answer in JSON is not a text.
     """
     groups = [list(group) for _, group in groupby(canisters, lambda each: isinstance(each, _MODELS))]
     spelled: list[core.Canister] = []
@@ -195,7 +195,7 @@ def _render_actions(canisters: Iterable[core.Canister], *, typed: bool) -> tuple
 def _add_turn(
     spelled: list[core.Canister], turn: Sequence[core.Canister], behind: list[core.Canister], *, typed: bool
 ) -> None:
-    """Adds what the model said in one go, with the results of its calls, which are taken out of what is `behind` it."""
+    """Add one turn of the model and the results of its calls, which are removed from `behind`."""
     content = [part for each in turn if isinstance(each, core.AssistantCanister) for part in each.content]
     thought = "".join([part.text for part in content if isinstance(part, core.ReasoningContent)])
     text = "".join([part.text for part in content if isinstance(part, core.TextualContent)])
@@ -234,7 +234,7 @@ def _take_results(
 
 
 def _answer(thought: str, text: str, *, typed: bool) -> str:
-    """An object that answers no schema was no answer, and stands as the model wrote it."""
+    """Render an answer. An object that does not answer a schema stays as the model wrote it."""
     if not text:
         return render_action(thought) if thought else ""
     try:
@@ -247,9 +247,9 @@ def _answer(thought: str, text: str, *, typed: bool) -> str:
 
 
 def _render_in_prose(canisters: Iterable[core.Canister], ending: str) -> tuple[core.Canister, ...]:
-    """Each question with its calls and their results, in plain words.
+    """Rewrite each question with its calls and their results, in plain words.
 
-    What the model said beside its calls is left out: small models go on from it instead of answering.
+    The model's text beside its calls is omitted: small models continue that text instead of answering.
     """
     every = list(canisters)
     results = {each.invocation_id: each for each in every if isinstance(each, core.ResultCanister)}

@@ -1,4 +1,4 @@
-"""The four modes, as rows, and the plan that a profile makes of one."""
+"""The four modes, as rows, and the plan that a profile turns a mode into."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from callboard.profiles.prices import ListPrices
 
 
 class Mode(msgspec.Struct, frozen=True):
-    """`declares` says where the tools stand; `dialect` is spelled and watched for, "" takes the profile's."""
+    """`declares` is the place of the tools; `dialect` is the dialect of calls, or "" for the profile's dialect."""
 
     name: ModeName
     declares: Literal["wire", "constraint", "prompt"]
@@ -38,7 +38,7 @@ MODES: Mapping[str, Mode] = MappingProxyType(
 
 
 class Gate(msgspec.Struct, frozen=True):
-    """How a call is judged before it is made (see `modes.filters.gate`); the fields are the profile's."""
+    """How a call is judged before it runs (see `modes.filters.gate`); the fields come from the profile."""
 
     kind: GateKind = ""
     threshold: float = 0.0
@@ -47,8 +47,8 @@ class Gate(msgspec.Struct, frozen=True):
 class Plan(msgspec.Struct, frozen=True):
     """How a model is asked, decided once before the first byte.
 
-    Calls are spelled in `dialect` where they stand in text; text is `watched` for calls, None for none. The
-    rest is the profile's (see Profile).
+    Calls in texts are written in `dialect`. Texts are searched for calls in `watched`, unless it is None. The other
+    fields come from the Profile.
     """
 
     mode: Mode
@@ -68,19 +68,19 @@ class Plan(msgspec.Struct, frozen=True):
 
 
 def get_mode(name: str) -> Mode:
-    """The mode of that name. Raises CallerError if there is none."""
+    """Return the mode with this name. Raises CallerError if there is none."""
     if name not in MODES:
         raise CallerError(f"no mode {name!r}", hint=f"there are {', '.join(MODES)}")
     return MODES[name]
 
 
 def make_plan(resolution: Resolution, mode: str = "", *, base_url: str = "") -> Plan:
-    """The plan of a resolved model.
+    """Return the plan of a resolved model.
 
     Args:
-        resolution: What is known of the model.
-        mode: Overrides its own.
-        base_url: The address that is asked, where it is not the endpoint's own: who is asked sets the price.
+        resolution: Facts about the model.
+        mode: Overrides the model's own mode.
+        base_url: Address of the server, if it is not the endpoint's own. The server sets the price.
 
     Raises:
         CallerError: There is no such mode.
@@ -91,7 +91,7 @@ def make_plan(resolution: Resolution, mode: str = "", *, base_url: str = "") -> 
     dialect = own or get_dialect(row.dialect or profile.dialect or "json")
     names = profile.watched
     if row.declares == "prompt" and resolution.sources["watch"] != "user":
-        # Past calls that the model's own dialect cannot spell are written as JSON, and the model may go on with that.
+        # Past calls that the model's own dialect cannot spell are written as JSON, and the model may imitate that.
         names = tuple(dict.fromkeys([*names, *(["json"] if names and "auto" not in names else [])]))
     watched = own or (dialect_of(names) if names and not row.dialect else None)
     if row.declares != "wire" and (watched is None or not watched.covers(dialect)):
@@ -100,7 +100,7 @@ def make_plan(resolution: Resolution, mode: str = "", *, base_url: str = "") -> 
         watched = either((watched, TOOL_COMMANDS))
     url = base_url or profile.base_url
     prices: Pricing | None = profile.prices
-    # Without an address of the web, nobody charges whom the list could know.
+    # A server without a web address is not in the price list.
     if not prices and str(url).startswith("https://"):
         prices = ListPrices(url, resolution.model)
     return Plan(
@@ -122,6 +122,6 @@ def make_plan(resolution: Resolution, mode: str = "", *, base_url: str = "") -> 
 
 
 def get_plan(model: object) -> Plan:
-    """The plan that a model carries; one that says nothing of it is asked natively and believed."""
+    """Return the plan that a model carries. The default is native mode without any filters."""
     carried = getattr(model, "plan", None)
     return carried if isinstance(carried, Plan) else Plan(MODES["native"])

@@ -1,6 +1,6 @@
-"""Find the calls that a model writes into its text: the one place where text becomes calls.
+"""Find the calls that a model writes into its text: the only place where text becomes calls.
 
-Law: whatever passes, passes in order; native calls and calls found in text share one sequence of indices.
+Law: events stay in order. Native calls and calls found in text share one sequence of indices.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from callboard.modes.filters.call_indices import CALL_EVENTS
 from callboard.modes.filters.echoes import EchoFilter, Sources, TextCall
 
 _BESIDE = (core.ReplyStarted, core.Usage, core.Note, core.Logprobs, core.ReplyExtra)
-"""What says nothing about the place in the text."""
+"""Events that do not change the position in the text."""
 _NAMED = (core.InvocationStarted, core.InvocationEnded, core.InvocationIncomplete)
 _COMPLAINT = f"the reply has none of the formats that were asked for. {ACTION_FORMATS}"
 _NO_NAMES: Mapping[str, str] = MappingProxyType({})
 
 
 class Watcher:
-    """A Stage around a dialect's parser: events of a reply in, the same with the calls found in what is `watched`.
+    """A Stage around a dialect's parser that turns the calls in the `watched` pieces of a reply into events.
 
-    That is its text, or the reasoning which an endpoint tells apart. Offsets of what comes from there count
-    all its pieces in the reply, in order. A call that stands in one of the `sources` is marked as a quotation, or with
-    `quoted_calls` "text" stays text; without sources none is looked for. `names` leads from the names that the model was
-    sent to the declared ones, where they differ: a call may have either name, and is given under the declared one.
+    The watched pieces are its text, or its reasoning if the endpoint separates it. Offsets count all these pieces in
+    the reply, in order. A call that repeats one of the `sources` is marked as a quotation, or stays text if
+    `quoted_calls` is "text". Without sources this is not checked. `names` maps the names that the model was sent to the
+    declared names, if they differ: a call may have either name, and its event has the declared name.
     """
 
     def __init__(
@@ -66,14 +66,14 @@ class Watcher:
         self._fed = False
         self._count = 0
         self._is_cut = False
-        """Whether a call in the text never became whole."""
+        """Whether a call in the text stayed incomplete."""
         self._missed: core.Note | None = None
-        """Tells of a marker that no call came of, if the reply has no calls at all."""
+        """Note about a marker without a call, if the reply has no calls at all."""
         self._native_indices: dict[int, int] = {}
         self._parsed_indices: dict[int, int] = {}
 
     def feed(self, event: core.Event, /) -> list[core.Event]:
-        """The event, or what the text in it holds."""
+        """Return the event, or the events from the text in it."""
         if type(event) is self._watched and not (
             self._may_be_opaque and isinstance(event, core.ReasoningPiece) and event.opaque
         ):
@@ -81,7 +81,7 @@ class Watcher:
             events = self._parser.feed(event.text)
             if self._check is not None:
                 events = self._check.feed(event.text, events)
-            # Most of what is fed is text and stays one piece of it.
+            # Most pieces are text and stay one piece.
             if len(events) == 1 and type(events[0]) is self._watched:
                 return events
             return self._renumber(events, self._parsed_indices)
@@ -106,11 +106,11 @@ class Watcher:
                 return [*self._flush("stop"), *self._renumber([event], self._native_indices)]
 
     def finish(self, why: core.Why = "stop", /) -> list[core.Event]:
-        """The events that are still held."""
+        """Return the held events."""
         return self._flush(why)
 
     def _begin(self) -> None:
-        """Another reply may follow in this one's place."""
+        """Start a reply. A retry may replace an earlier one."""
         self._count = 0
         self._is_cut = False
         self._missed = None
@@ -151,11 +151,11 @@ class Watcher:
 
 
 class FormatCheck:
-    """A Stage around another one, which finds the calls and answers in a reply's text: notices a reply without any.
+    """A Stage around a Stage that finds the calls and answers in a reply's text. It notices a reply without any.
 
-    An endpoint may take the schema of structured mode and not hold its model to it, so a reply such as `{"foo": 1}` is
-    possible. It is no answer: it ends with an alert, and the loop tells the model and asks again. Words that are no JSON
-    are taken for the answer: many models that ignore the schema answer in prose. Law: no event is changed or held.
+    An endpoint may accept the schema of structured mode without enforcing it, so a reply such as `{"foo": 1}` is
+    possible. Such a reply ends with an alert, and the loop reports it to the model and asks again. Text that is not
+    JSON counts as the answer: many models that ignore the schema answer in prose. Law: no event is changed or held.
     """
 
     def __init__(self, finder: core.Stage[core.Event, core.Event]) -> None:
@@ -164,9 +164,9 @@ class FormatCheck:
 
     def _begin(self) -> None:
         self._written: list[str] = []
-        """What the model wrote."""
+        """The model's text."""
         self._texts: list[str] = []
-        """What of it is text of the reply: an answer, or all that was written where nothing was found."""
+        """The parts that are text of the reply: an answer, or the whole text if nothing was found."""
         self._called = False
 
     def feed(self, event: core.Event, /) -> list[core.Event]:
@@ -192,7 +192,7 @@ class FormatCheck:
 
     def _is_other(self, ended: core.ReplyEnded) -> bool:
         text = "".join(self._texts).strip()
-        # An answer stands inside an object, so that what was written does not end with it.
+        # An answer is inside an object, so the model's text does not end with the answer.
         return (
             ended.reason == "stop"
             and not self._called
@@ -202,7 +202,7 @@ class FormatCheck:
 
 
 def _is_json(text: str) -> bool:
-    """Whether it is an object, if only the beginning of one, or a list or null; a fence may stand around it."""
+    """Whether the text is an object (or its beginning), a list or null; a fence may enclose it."""
     lines = text.splitlines()
     if len(lines) > 1 and lines[0].startswith("```") and lines[-1].strip() == "```":
         text = "\n".join(lines[1:-1]).strip()

@@ -1,8 +1,8 @@
-"""Check that a reply holds the calls that were asked for: `tool_choice` and `parallel`.
+"""Check that a reply has the requested calls: `tool_choice` and `parallel`.
 
-Servers that take the choice on their wire, or a constraint, are checked as well: some take both and hold to neither.
-Laws: no event is taken back: text before a call that was asked for is held until that call begins; a reply without it
-ends as `retry`, and only its thoughts were given; the last attempt ends as `no_call`.
+Servers that take the choice on their wire, or a constraint, are checked as well: some accept both and enforce neither.
+Laws: no event is taken back. Text before a requested call is held until the call begins. A reply without the call ends
+as `retry` after only its thoughts have passed; the last attempt ends as `no_call`.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ NO_CALL = "no tool was called although one was asked for, twice"
 
 
 def create_choice_check(request: core.Request, *, last: bool) -> ToolChoiceCheck | None:
-    """The check of a reply to the request; None where there is nothing to check.
+    """Return the check of a reply to the request, or None if there is nothing to check.
 
     `last` says that no other attempt will follow.
     """
     if not request.tools:
         return None
     chosen = request.tool_choice
-    # A tool that the provider runs may be what was called.
+    # The model may have called a tool that the provider runs.
     is_required = (chosen == "required" and not request.hosted) or isinstance(chosen, core.NamedTool)
     if not is_required and request.parallel is not False:
         return None
@@ -39,9 +39,9 @@ def create_choice_check(request: core.Request, *, last: bool) -> ToolChoiceCheck
 
 
 class ToolChoiceCheck:
-    """A Stage: the events of a reply in, those that obey out.
+    """A Stage that passes only the permitted events of a reply.
 
-    Only calls of `name` pass, "" takes any; with `single` only the first. With `required` text waits for a call.
+    Only calls of `name` pass; "" permits any. With `single` only the first passes. With `required` text is held.
     """
 
     def __init__(self, *, name: str, required: bool, single: bool, last: bool) -> None:
@@ -57,7 +57,7 @@ class ToolChoiceCheck:
 
     @property
     def held_text(self) -> str:
-        """What the model said instead of calling."""
+        """The model's text if it did not call."""
         return "".join([piece.text for piece in self._held if isinstance(piece, core.TextPiece)])
 
     def feed(self, event: core.Event, /) -> list[core.Event]:
@@ -112,7 +112,7 @@ class ToolChoiceCheck:
 
 
 def remind(request: core.Request, reply_text: str) -> core.Request:
-    """The request once more, behind what the model said and the word that a call was asked for."""
+    """Return the request again, followed by the model's text and a reminder that a call is required."""
     chosen = request.tool_choice
     tool = f"the tool {chosen.name}" if isinstance(chosen, core.NamedTool) else "one of the tools"
     added: Sequence[core.AssistantCanister | core.UserCanister] = (

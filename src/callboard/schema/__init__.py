@@ -1,6 +1,6 @@
-"""JSON Schemas of a tool's arguments, derived from signatures or written by others, and their validation.
+"""JSON Schemas of tools' arguments, derived from signatures or written by others, and their validation.
 
-Law: both validators accept and refuse the same, in the same words.
+Law: both validators accept and refuse the same values, with the same messages.
 """
 
 from __future__ import annotations

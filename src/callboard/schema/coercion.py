@@ -1,14 +1,14 @@
-"""Coerce a value before it is validated, by one policy for every source.
+"""Coerce a value before its validation, by one policy for every source.
 
-1. A default of the schema is filled in where its object is present.
-2. A string that spells exactly a number, boolean, null, object or array becomes one where the schema allows only that,
-   never where it allows a string.
-3. A float without a fraction becomes an integer where only integers are allowed.
-4. A null for an optional member that may not be null counts as absent: models that are held to a schema write it so.
+1. A default of the schema is filled in if its object is present.
+2. A string that exactly spells a number, boolean, null, object or array becomes one if the schema allows only that. If
+   the schema allows a string, it stays a string.
+3. A float without a fraction becomes an integer if only integers are allowed.
+4. A null for an optional member that may not be null counts as absent: models with strict schemas write it so.
 
-Mistakes are not reported here: what cannot be coerced stays as it is.
+Mistakes are not reported here: a value that cannot be coerced stays unchanged.
 
-Law: the input is never changed, and what needs no change is returned as the very same object.
+Law: the input never changes, and a value that needs no change is returned as the same object.
 """
 
 from __future__ import annotations
@@ -45,19 +45,19 @@ _PYTHON: dict[str, type] = {
 
 
 def compile_coercion(schema: Schema, *, fill: bool = True) -> Coercion:
-    """The policy for this schema as a function of a JSON value; `fill` False leaves absent members absent.
+    """Compile the policy for this schema into a function of a JSON value. `fill` adds the defaults of absent members.
 
-    The schema has to be one without references that loop. Under `anyOf` and `oneOf` the inside of an object or
-    array is coerced only where a single branch allows an object or array, but for nulls; `patternProperties` and
-    what depends on conditions is left as it is. Linear in the value's size, times the schemas that speak of one value.
+    The schema must not have circular references. Under `anyOf` and `oneOf`, the inside of an object or array is coerced
+    only if exactly one branch, besides nulls, allows an object or array. `patternProperties` and conditional parts are
+    not coerced. Linear in the size of the value, times the schemas for one value.
     """
     return _Compiler(schema, fill=fill).compile()
 
 
 class Coercion:
-    """What is done to the values of one place in a schema: called with a value, it gives the coerced one.
+    """The coercion for one place in a schema: a function of the value.
 
-    `types` are the JSON types that the schema allows there, `number` standing for those with a fraction.
+    `types` are the JSON types that the schema allows there. `number` means numbers with a fraction.
     """
 
     __slots__ = (
@@ -85,7 +85,7 @@ class Coercion:
             value = _read(value, self.readable)
             kind = type(value)
         if kind is dict:
-            # Last, and never looked into: a default that holds its own schema would be filled for ever.
+            # This comes last and is never looked into: a default that contains its own schema would be filled forever.
             return self._fill(self._members(value))
         if kind is list:
             return self._elements(value)
@@ -99,7 +99,7 @@ class Coercion:
         ) or bool(self.prefix or self.items or self.objects or self.arrays)
 
     def prune(self) -> None:
-        """Forget the places inside that have nothing to do."""
+        """Remove the inner places without any coercion."""
         self.objects = [place for place in self.objects if place.busy()]
         self.arrays = [place for place in self.arrays if place.busy()]
         self.properties = [(name, place) for name, place in self.properties if place.busy()]
@@ -155,7 +155,7 @@ class Coercion:
 
 
 class _Compiler:
-    """Places are made once a schema and filled one after the other, so that no chain of references is too long."""
+    """Places are created once per schema and filled one after another, so that chains of references may be long."""
 
     def __init__(self, root: Schema, *, fill: bool) -> None:
         self._root = root
@@ -221,7 +221,7 @@ class _Compiler:
                 yield _union(map(self._allowed_values, schema[keyword]))
 
     def _also(self, schema: Schema, kind: str) -> Iterator[Coercion]:
-        """The other places that speak of the same object or array."""
+        """Yield the other places for the same object or array."""
         if "$ref" in schema:
             yield self._place(resolve(self._root, schema["$ref"]))
         for part in schema.get("allOf", ()):
@@ -241,7 +241,7 @@ class _Compiler:
             place.additional = self._place(schema["additionalProperties"])
 
     def _absent_as_null(self, branches: Iterable[Schema]) -> frozenset[str]:
-        """The members that may be left out, and may not be null, in each of these that has them."""
+        """Return the members that are optional and not nullable in each of the branches that have them."""
         absent: set[str] = set()
         others: set[str] = set()
         for branch in branches:
@@ -251,7 +251,7 @@ class _Compiler:
         return frozenset(absent - others)
 
     def _unions(self, schema: Schema) -> Iterator[list[Schema]]:
-        """Objects of which a value is one, where more than one is possible and each says its members."""
+        """Yield alternatives of objects if more than one is possible and each declares its members."""
         for keyword in ("anyOf", "oneOf"):
             branches = [part for part in schema.get(keyword, ()) if "object" in self._allowed_values(part)]
             for at, branch in enumerate(branches):
@@ -297,7 +297,7 @@ def _union(several: Iterable[frozenset[str]]) -> frozenset[str]:
 
 
 def as_object(arguments: Any) -> dict[str, Any]:
-    """The arguments as a dict; raises ArgumentsInvalid if they are none."""
+    """Return the arguments as a dict. Raises ArgumentsInvalid if they are not a mapping."""
     if type(arguments) is dict:
         return arguments
     if isinstance(arguments, Mapping):
@@ -306,7 +306,7 @@ def as_object(arguments: Any) -> dict[str, Any]:
 
 
 def coerce_arguments(coerce: Callable[[Any], Any], arguments: dict[str, Any]) -> dict[str, Any]:
-    """The arguments coerced; raises ArgumentsInvalid if they are too deep to walk through."""
+    """Return the coerced arguments. Raises ArgumentsInvalid if they are nested too deeply."""
     try:
         changed: dict[str, Any] = coerce(arguments)
     except RecursionError:
@@ -315,7 +315,7 @@ def coerce_arguments(coerce: Callable[[Any], Any], arguments: dict[str, Any]) ->
 
 
 def encode(arguments: dict[str, Any]) -> bytes:
-    """The arguments as JSON; raises ArgumentsInvalid if they hold what is not JSON."""
+    """Return the arguments as JSON. Raises ArgumentsInvalid if they are not JSON."""
     try:
         return msgspec.json.encode(arguments, enc_hook=as_plain_json)
     except RecursionError:
@@ -325,7 +325,7 @@ def encode(arguments: dict[str, Any]) -> bytes:
 
 
 def as_plain_json(value: Any) -> Any:
-    """What msgspec shall encode in place of a value that it does not know: any mapping is an object."""
+    """Return a JSON value for a value that msgspec does not know: any mapping is an object."""
     if isinstance(value, Mapping):
         return dict(value)
     raise TypeError(f"{type(value).__name__} is not JSON")

@@ -1,6 +1,6 @@
-"""Read a docstring: the text about the function, and about each parameter.
+"""Read a docstring: the description of the function and of each parameter.
 
-The style (sphinx, google or numpy) is guessed. griffe reads the parameters; it is imported only where a section has them.
+The style (sphinx, google or numpy) is guessed. griffe reads the parameters; it is imported only if there are any.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _STYLES: Final = {
 
 
 class Documented(msgspec.Struct, frozen=True):
-    """The text before the parameters, and what is said of each parameter."""
+    """The text before the parameters, and the description of each parameter."""
 
     description: str
     parameters: dict[str, str]
@@ -43,7 +43,7 @@ def _parameters(text: str, style: str) -> dict[str, str]:
 
     parse = {"sphinx": griffe.parse_sphinx, "numpy": griffe.parse_numpy, "google": griffe.parse_google}[style]
     kinds = (griffe.DocstringSectionParameters, griffe.DocstringSectionOtherParameters)
-    # Text goes before it, since griffe finds no section on the first line.
+    # Some text precedes it, because griffe finds no section on the first line.
     return {
         parameter.name: " ".join(parameter.description.split())
         for section in parse(griffe.Docstring("-\n\n" + text), warnings=False)

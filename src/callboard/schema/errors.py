@@ -1,6 +1,6 @@
-"""The messages for wrong arguments, as a model reads them: pydantic's short ones, whichever validator found the mistake.
+"""Messages for wrong arguments, written for models: pydantic's short messages, for both validators.
 
-What arguments hold is hostile: little of it is repeated, on one line.
+Arguments are untrusted: messages quote little of them, on one line.
 """
 
 from __future__ import annotations
@@ -15,24 +15,24 @@ from callboard.text.suggest import find_closest
 from callboard.text.truncate import truncate
 
 LISTED: Final = 20
-"""Mistakes, and allowed values, that are listed before the rest is only counted."""
+"""Maximum mistakes and allowed values in a list; the rest is only counted."""
 SHOWN: Final = 200
-"""Characters of a value that are repeated at most."""
+"""Maximum characters of a quoted value."""
 
 Path: TypeAlias = tuple[str | int, ...]
 
 
 class Mistake(msgspec.Struct, frozen=True):
-    """One mistake: where, such as `edits.0.line`, and what."""
+    """One mistake: its place, such as `edits.0.line`, and its message."""
 
     path: str
     message: str
 
 
 class ArgumentsInvalid(ValueError):
-    """Arguments that do not fit the schema; the text begins with `ArgValidationError` and lists the mistakes.
+    """Arguments that do not fit the schema. The text begins with `ArgValidationError` and lists the mistakes.
 
-    `mistakes` are the first 20; `omitted` counts the others, as far as they were looked for.
+    `mistakes` are the first 20; `omitted` counts the others that were found.
     """
 
     def __init__(self, mistakes: Iterable[tuple[Path, str]]) -> None:
@@ -105,7 +105,7 @@ LIMITS: Final[dict[str, tuple[tuple[type, ...], Callable[[Any, Any], bool], Call
         (dict,), lambda v, n: len(v) <= n, lambda v, n: f"Object should have at most {_count(n, 'member')}, not {len(v)}",
     ),
 }  # fmt: skip
-"""For each keyword: the values it speaks of, whether one keeps the limit, and the words if not."""
+"""For each keyword: the types it applies to, the check of its limit, and the message."""
 
 PYDANTIC: Final = {
     "json_invalid": TOO_DEEP,
@@ -115,7 +115,7 @@ PYDANTIC: Final = {
     "unexpected_keyword_argument": EXTRA,
     "unexpected_positional_argument": EXTRA,
 }
-"""The few of pydantic's error types whose words are not already the norm."""
+"""Messages for pydantic's error types that have no standard message."""
 
 
 def wrong_type(names: Sequence[str]) -> str:
@@ -123,7 +123,7 @@ def wrong_type(names: Sequence[str]) -> str:
 
 
 def wrong_value(allowed: Sequence[Any]) -> str:
-    """Such as `Input should be 'a', 'b' or 'c'`."""
+    """Return a message such as `Input should be 'a', 'b' or 'c'`."""
     named = [
         f"'{shorten(value)}'" if isinstance(value, str) else shorten(msgspec.json.encode(value).decode())
         for value in allowed[:LISTED]
@@ -134,13 +134,13 @@ def wrong_value(allowed: Sequence[Any]) -> str:
 
 
 def unexpected_member(name: str, declared: Iterable[str]) -> str:
-    """For a member that is not declared, with the nearest that is."""
+    """Return the message for an undeclared member, with the nearest declared name."""
     close = find_closest(name, [other for other in declared if len(other) <= SHOWN], cutoff=0.6)
     return f"{EXTRA}; did you mean '{shorten(close[0])}'?" if close else EXTRA
 
 
 def join_alternatives(messages: Iterable[str]) -> str:
-    """Several ways to be right as one message; that null would do is not worth a word beside another."""
+    """Return several alternatives as one message. Null is not mentioned beside other alternatives."""
     distinct = list(dict.fromkeys(messages))
     others = [message for message in distinct if message != f"Input should be {TYPES['null']}"] or distinct
     first, rest = others[0], others[1:LISTED]
@@ -148,12 +148,12 @@ def join_alternatives(messages: Iterable[str]) -> str:
 
 
 def format_path(path: Path) -> str:
-    """The path with dots, on one line; `arguments` where it is empty."""
+    """Return the path with dots, on one line; `arguments` for an empty path."""
     return shorten(".".join(shorten(str(step)) for step in path[:LISTED])) or "arguments"
 
 
 def shorten(text: str) -> str:
-    """At most 200 characters of it, on one line."""
+    """Return at most 200 characters of the text, on one line."""
     return replace_invisible(truncate(text, SHOWN), " ")
 
 

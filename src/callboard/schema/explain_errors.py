@@ -1,10 +1,10 @@
-"""Find out why a value does not fit a schema, once a validator has refused it.
+"""Explain why a value does not fit a schema, after a validator has refused it.
 
 jsonschema_rs's own list of errors is not used: below nested `anyOf` it grows exponentially (18 s for one wrong leaf ten
-levels down in a recursive union of four). Here the branch of a union that the value looks most like is chosen, and only
-that one is explained. Formats are annotations.
+levels down in a recursive union of four). For a union, only the branch that is most similar to the value is explained.
+Formats are annotations.
 
-Law: the work is bounded, whatever schema and value are.
+Law: the work is limited, whatever the schema and the value are.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ from callboard.schema.regex import matches
 from callboard.schema.subschemas import Schema, resolve
 
 STEPS: Final = 50_000
-"""Schemas that are held against a value before the search stops; a few hundred nanoseconds each."""
+"""Maximum comparisons of a schema with a value; each takes a few hundred nanoseconds."""
 
 Found: TypeAlias = Iterator[tuple[Path, str]]
 
 _ALL_LEVELS: Final = 1 << 20
 _GLANCE: Final = 2
-"""The value and its members, without what is in those."""
+"""Levels to compare branches: the value and its members, but not their contents."""
 
 
 def explain(schema: Schema, value: Any, *, at: Schema | None = None) -> list[tuple[Path, str]]:
-    """The mistakes of a JSON value under this schema, in the order of the declared properties.
+    """Return the mistakes of a JSON value under this schema, in the order of the declared properties.
 
-    `at` is the part of the schema that the value is held against, by default all of it. Empty where none was found: the value fits, or the schema uses what is not explained here.
+    `at` is the part of the schema for the value, by default all of it. Unexplained keywords give no mistakes.
     """
     search = _Search(schema)
     mistakes: dict[tuple[Path, str], None] = {}
@@ -48,7 +48,7 @@ def explain(schema: Schema, value: Any, *, at: Schema | None = None) -> list[tup
 
 
 class _Enough(Exception):
-    """The steps are used up."""
+    """The maximum number of steps is reached."""
 
 
 class _Search:
@@ -58,7 +58,7 @@ class _Search:
         self._hints = words.LISTED
 
     def walk(self, schema: Any, value: Any, path: Path, levels: int) -> Found:
-        """The mistakes at this place and, so many levels deep, below it."""
+        """Return the mistakes at this place and so many levels below it."""
         self._steps -= 1
         if self._steps < 0:
             raise _Enough
@@ -112,7 +112,7 @@ class _Search:
             yield path, words.join_alternatives(message for wrong in first for _, message in wrong)
 
     def _contradictions(self, part: Any, value: Any) -> int:
-        """How many members say that the value is of another branch."""
+        """Return how many members show that the value belongs to another branch."""
         seen = 0
         while isinstance(part, Mapping) and "$ref" in part and (seen := seen + 1) < 64:
             part = resolve(self._root, part["$ref"])
@@ -183,7 +183,7 @@ class _Search:
         return next(self.walk(schema, value, (), _ALL_LEVELS), None) is None
 
     def _spoken_of(self, schema: Any) -> set[str]:
-        """The properties that any schema of this very place declares."""
+        """Return the properties that the schema and its parts for the same value declare."""
         if not isinstance(schema, Mapping):
             return set()
         parts = [part for keyword in ("allOf", "anyOf", "oneOf") for part in schema.get(keyword, ())]
@@ -196,7 +196,7 @@ _UNDECLARED: Final = {"additionalProperties", "patternProperties", "propertyName
 
 
 def _wrong_here(schema: Schema, value: Any) -> str | None:
-    """What is wrong with the value as a whole, so that nothing below it matters."""
+    """Return what is wrong with the value as a whole; then its parts do not matter."""
     if "const" in schema and not _equal(schema["const"], value):
         return words.wrong_value([schema["const"]])
     if "enum" in schema and not any(_equal(allowed, value) for allowed in schema["enum"]):

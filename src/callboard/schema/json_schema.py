@@ -1,10 +1,10 @@
 """Compile schemas that others wrote: descriptors, MCP servers, raw dicts.
 
-jsonschema_rs validates, `explain_errors` says why. Drafts 4 to 2020-12, the last by default. A schema may refer to its
-own parts only. What cannot be enforced is left out of the schema and listed in `dropped`; formats are annotations.
+jsonschema_rs validates, `explain_errors` explains. Drafts 4 to 2020-12 work; the last is the default. References stay
+within the schema. Keywords that cannot be enforced are removed and listed in `dropped`. Formats are annotations.
 
-Law: a schema is hostile; its size, depth, references and patterns are bounded before it is compiled. Not bounded: a
-schema that applies itself twice to each part of a value can take time exponential in the value's depth.
+Law: a schema is untrusted; its size, depth, references and patterns are limited before it is compiled. One cost is not
+limited: a schema that applies itself twice to each part of a value can take time exponential in the value's depth.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from callboard.schema.regex import engine, is_accepted
 from callboard.schema.subschemas import IN_PLACE, Schema, Steps, inside, pointer, pointer_steps, resolve
 
 SIZE: Final = 256 * 1024
-"""Bytes of JSON."""
+"""Maximum bytes of a schema as JSON."""
 DEPTH: Final = 64
-"""Objects and arrays inside one another, and schemas that speak of one value by way of each other."""
+"""Maximum depth of nested objects and arrays, and maximum length of reference chains for one value."""
 APPLIED: Final = 2000
-"""Schemas that one value is held against, references followed."""
+"""Maximum schemas that apply to one value, including references."""
 PATTERNS: Final = 256
-"""Patterns of one schema."""
+"""Maximum patterns of a schema."""
 
 _REFUSED: Final = ("$dynamicRef", "$recursiveRef")
 
@@ -40,7 +40,7 @@ class _Subschema(NamedTuple):
 
 
 class Validator:
-    """A JSON Schema, compiled. `schema` is what is enforced, `dropped` what was left out of it and why."""
+    """A compiled JSON Schema. `schema` is enforced; `dropped` lists the removed keywords and why."""
 
     __slots__ = ("_coerce", "_judge", "dropped", "schema")
 
@@ -51,7 +51,7 @@ class Validator:
         self._coerce = coerce
 
     def validate(self, arguments: Mapping[str, Any], /) -> dict[str, Any]:
-        """The arguments with defaults and coercions, as values of their own.
+        """Return a copy of the arguments with defaults and coercions.
 
         Raises ArgumentsInvalid with every mistake.
         """
@@ -62,15 +62,15 @@ class Validator:
 
 
 def compile_schema(schema: Mapping[str, Any], *, path: str = "") -> Validator:
-    """A validator for the arguments of a tool; `path` says where the schema came from.
+    """Compile the schema of a tool's arguments. `path` is the source of the schema.
 
-    Raises SchemaError, naming the place, for a schema that is not valid, too large or too deep, admits no
-    object, refers outside of itself, or refers in a circle without going into the value.
+    Raises SchemaError, with the place, if the schema is invalid, too large or too deep, allows no object, refers to
+    other documents, or has a circular reference that stays at the same value.
     """
     import jsonschema_rs  # noqa: PLC0415 - 28 ms that only a foreign schema needs
 
     own = _private(schema, path)
-    if "$schema" not in own:  # of no draft that it names: MCP servers write tuples as draft 7 does
+    if "$schema" not in own:  # without a draft: MCP servers write tuples as in draft 7
         own = newer(own)
     subschemas = _examine(own, path)
     _bound_references(own, subschemas, path)
@@ -82,7 +82,7 @@ def compile_schema(schema: Mapping[str, Any], *, path: str = "") -> Validator:
         raise SchemaError(f"not a valid JSON Schema: {shorten(error.message)}", path=place) from None
     except ValueError as error:
         raise SchemaError(f"not a valid JSON Schema: {shorten(str(error))}", path=path + "#") from None
-    for steps, part in subschemas.values():  # a default that its own schema refuses would make a mistake of none
+    for steps, part in subschemas.values():  # a default that does not fit its own schema would fail each call
         if "default" in part and explain(own, part["default"], at=part):
             del part["default"]
             dropped.append(f"{pointer(steps)}: default is left out: it does not fit its own schema")
@@ -93,7 +93,7 @@ def compile_schema(schema: Mapping[str, Any], *, path: str = "") -> Validator:
 
 
 def _private(schema: Any, path: str) -> dict[str, Any]:
-    """A copy of plain JSON that is ours to change."""
+    """Return our own copy, as plain JSON."""
     if not isinstance(schema, Mapping):
         raise SchemaError("not a JSON object", path=path + "#")
     try:
@@ -115,7 +115,7 @@ def _private(schema: Any, path: str) -> dict[str, Any]:
 
 
 def _examine(root: dict[str, Any], path: str) -> dict[int, _Subschema]:
-    """Every schema in this one, by identity; refuses what is not followed here."""
+    """Return all schemas in this one, by identity. Refuse keywords that are not followed here."""
     subschemas: dict[int, _Subschema] = {}
     todo: list[tuple[Steps, Any]] = [((), root)]
     while todo:
@@ -135,7 +135,7 @@ def _examine(root: dict[str, Any], path: str) -> dict[int, _Subschema]:
 
 def _target(root: dict[str, Any], reference: Any, place: str) -> tuple[Steps, Any]:
     if not isinstance(reference, str):
-        raise SchemaError("$ref is no string", path=place)
+        raise SchemaError("$ref is not a string", path=place)
     try:
         return tuple(pointer_steps(reference)), resolve(root, reference)
     except (LookupError, ValueError):
@@ -159,7 +159,7 @@ def _drop_patterns(subschemas: dict[int, _Subschema], path: str) -> Iterator[str
                 continue
             if keyword == "pattern":
                 del schema["pattern"]
-            else:  # additionalProperties no longer means the same once a pattern was removed, so drop it as well
+            else:  # without the pattern additionalProperties would mean something else, so drop it as well
                 del schema["patternProperties"][pattern]
                 schema.pop("additionalProperties", None)
                 schema.pop("unevaluatedProperties", None)
@@ -167,7 +167,7 @@ def _drop_patterns(subschemas: dict[int, _Subschema], path: str) -> Iterator[str
 
 
 def _bound_references(root: dict[str, Any], subschemas: dict[int, _Subschema], path: str) -> None:
-    """Bounds what is applied to one value: refuses circles, long chains and fans. Linear in the schema."""
+    """Limit the schemas for one value: refuse circles, long chains and fans. Linear in the schema."""
     totals: dict[int, int] = {}
 
     def count(here: _Subschema, chain: tuple[int, ...]) -> int:
@@ -192,7 +192,7 @@ def _bound_references(root: dict[str, Any], subschemas: dict[int, _Subschema], p
 
 
 def _applied_schemas(root: dict[str, Any], subschemas: dict[int, _Subschema], here: _Subschema) -> Iterator[_Subschema]:
-    """The schemas that are applied to a value because this one is."""
+    """Yield the schemas that apply to the same value as this one."""
     if "$ref" in here.schema:
         target = resolve(root, here.schema["$ref"])
         if id(target) in subschemas:

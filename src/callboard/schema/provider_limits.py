@@ -1,12 +1,12 @@
-"""Rewrite a tool's schema so that a provider accepts it, if nobody asked for strict mode.
+"""Rewrite a tool's schema so that a provider accepts it, outside of strict mode.
 
-One row per provider says what it refuses. A combination at the root becomes one object with the members of all its
-branches, one level deep. What is lost in the schema is checked when the arguments come.
+One row per provider lists what it refuses. A combination at the root becomes one object with the members of all its
+branches, one level deep. Lost constraints are checked when the arguments arrive.
 
-Laws: a schema that a provider accepts stays the same object, and a rewritten schema needs no rewriting; linear in the
-schema's size; a value that is not a schema stays as it is.
+Laws: a schema that a provider accepts stays the same object, and a rewritten schema needs no rewriting. Linear in the
+size of the schema. A value that is not a schema does not change.
 
-Source: what providers answer to tools of MCP servers, as reported at openai-agents#449, bnbchain-mcp#68, langchain#39271,
+Source: providers' answers to tools of MCP servers, as reported at openai-agents#449, bnbchain-mcp#68, langchain#39271,
 notion-mcp-server#341, twilio-labs/mcp#49, livekit/agents#2689.
 """
 
@@ -24,21 +24,21 @@ from callboard.schema.subschemas import Schema, change_references, every, pointe
 _COMBINING: Final = ("allOf", "anyOf", "oneOf")
 _BOUNDS: Final = {"exclusiveMinimum": "minimum", "exclusiveMaximum": "maximum"}
 _CLOSING: Final = ("additionalItems", "additionalProperties", "unevaluatedItems", "unevaluatedProperties")
-"""Keywords that are mostly booleans, which each provider takes there."""
+"""Keywords that are usually booleans; every provider accepts booleans there."""
 _KEY: Final = re.compile(r"[a-zA-Z0-9_.-]{1,64}")
 _BY_NAME: Final = ("properties", "dependentSchemas", "dependentRequired", "dependencies")
-"""Keywords that list members by their names, as `required` does."""
+"""Keywords that list members by name, like `required`."""
 _MERGED: Final = frozenset(
     {"$defs", "additionalProperties", "definitions", "description", "properties", "required", "title", "type"}
 )
-"""Keywords of a branch that the whole says too, or that no call has to follow."""
+"""Keywords of a branch that the whole schema repeats, or that calls do not have to follow."""
 _BRANCH: Final = re.compile(r"#/(?:allOf|anyOf|oneOf)/\d+(?=/|\Z)")
 _MALFORMED: Final = (AttributeError, LookupError, TypeError, ValueError, RecursionError)
 
 
 class Rules(NamedTuple):
-    """What a provider refuses: keywords at the `root`, an object without `properties`, an array without `items` or `true`
-    for a schema (`complete`), members whose names are not `_KEY` (`keys`).
+    """Things that a provider refuses: keywords at the `root`; with `complete`, an object without `properties`, an array
+    without `items` and `true` for a schema; with `keys`, members whose names do not match `_KEY`.
     """
 
     root: frozenset[str] = frozenset()
@@ -53,12 +53,12 @@ RULES: Final[Mapping[str, Rules]] = {
     "messages": Rules(root=frozenset({*_COMBINING, "$ref"}), keys=True),
     "gemini": Rules(),
 }
-"""By wire. For all of them the root is an object, and the keywords of earlier drafts are written as in 2020-12."""
+"""Rules by wire. For all wires the root is an object, and keywords of earlier drafts are written as in 2020-12."""
 
 
 class Fitted(NamedTuple):
-    """`schema` is sent instead. `names` are the names of renamed members by what is sent for them; `dropped` are the
-    keywords of which something is lost.
+    """`schema` is sent instead. `names` maps sent names of renamed members to their own names. `dropped` are the
+    keywords that lost something.
     """
 
     schema: Schema
@@ -67,7 +67,7 @@ class Fitted(NamedTuple):
 
 
 def fit_schema(schema: Schema, rules: Rules) -> Fitted:
-    """Return the schema of an arguments object as the provider with these rules takes it."""
+    """Return the schema of an arguments object in the form that a provider with these rules accepts."""
     try:
         fitted: Any = _newer(schema)
         dropped: tuple[str, ...] = ()
@@ -87,7 +87,7 @@ def fit_schema(schema: Schema, rules: Rules) -> Fitted:
 
 
 def restore_names(arguments: Mapping[str, Any], form: Fitted) -> dict[str, Any]:
-    """Return the arguments of a call with the names that the declared schema has."""
+    """Return the arguments of a call with the names of the declared schema."""
 
     def restore(value: Any) -> Any:
         if isinstance(value, dict):
@@ -105,7 +105,7 @@ def restore_names(arguments: Mapping[str, Any], form: Fitted) -> dict[str, Any]:
 
 
 def newer(schema: dict[str, Any]) -> dict[str, Any]:
-    """Return the schema in draft 2020-12; the same object if it is not a schema, or needs no change."""
+    """Return the schema in draft 2020-12, or the same object if it is not a schema or needs no change."""
     try:
         rewritten: dict[str, Any] = _newer(schema)
     except _MALFORMED:
@@ -114,7 +114,7 @@ def newer(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def _newer(schema: Any, *, is_root: bool = True) -> Any:
-    """Rewrite draft 4's exclusive bounds, and lists of items before 2020-12."""
+    """Rewrite draft 4's exclusive bounds, and lists of items from before 2020-12."""
     if not isinstance(schema, Mapping):
         return schema
     rewritten = rebuild(schema, lambda part: _newer(part, is_root=False))
@@ -134,7 +134,7 @@ def _newer(schema: Any, *, is_root: bool = True) -> Any:
 
 
 def _complete(schema: Any) -> Any:
-    """Add the keywords that objects and arrays need, and write an object for `true`: llama.cpp does not take it."""
+    """Add the keywords that objects and arrays need, and replace `true` by an object, because llama.cpp rejects it."""
     if isinstance(schema, bool):
         return {} if schema else {"not": {}}
     if not isinstance(schema, Mapping):
@@ -152,7 +152,7 @@ def _complete(schema: Any) -> Any:
 
 
 def _fold(root: Schema, refused: frozenset[str]) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """Return one object with the members of all branches of the root, and the keywords of which something is lost."""
+    """Return one object with the members of all branches of the root, and the keywords that lost something."""
     members: dict[str, dict[bytes, Any]] = {}
     dropped: dict[str, None] = {key: None for key in ("const", "enum", "not") if key in root and key in refused}
     required = dict.fromkeys(root.get("required", ()))
@@ -200,7 +200,7 @@ def _fold(root: Schema, refused: frozenset[str]) -> tuple[dict[str, Any], tuple[
 
 
 def _safe_names(schema: Schema) -> dict[str, str]:
-    """Return the names of members that are refused, each with the name that is sent. No argument has such a name."""
+    """Return a safe name for each refused name of a member. No argument has such a name."""
     names = dict.fromkeys(name for part in every(schema) for name in part.get("properties", {}))
     refused = [name for name in names if not _KEY.fullmatch(name)]
     digests = {name: hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:8] for name in refused}

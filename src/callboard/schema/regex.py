@@ -1,6 +1,6 @@
 """Regular expressions in linear time: jsonschema_rs's engine without look-around and back-references.
 
-Law: no text takes longer than its length, and no pattern more than its share of memory.
+Law: the time is linear in the text, and the memory of a pattern is limited.
 """
 
 from __future__ import annotations
@@ -12,18 +12,18 @@ if TYPE_CHECKING:
     import jsonschema_rs
 
 SIZE: Final = 1 << 18
-"""Bytes that a compiled pattern may take."""
+"""Maximum bytes of a compiled pattern."""
 
 
 def engine() -> jsonschema_rs.RegexOptions:
-    """The option that selects the engine."""
+    """Return the option that selects the engine."""
     import jsonschema_rs  # noqa: PLC0415 - 28 ms that only a foreign schema or a pattern needs
 
     return jsonschema_rs.RegexOptions(size_limit=SIZE, dfa_size_limit=SIZE)
 
 
 def is_accepted(pattern: str) -> bool:
-    """Whether the engine takes this pattern."""
+    """Whether the engine accepts this pattern."""
     try:
         _compile(pattern)
     except ValueError:
@@ -32,7 +32,7 @@ def is_accepted(pattern: str) -> bool:
 
 
 def matches(pattern: str, text: str) -> bool:
-    """Whether the pattern is found anywhere in the text; true for a pattern that the engine refuses."""
+    """Whether the pattern occurs anywhere in the text; True for a pattern that the engine refuses."""
     return not is_accepted(pattern) or _compile(pattern).is_valid(text)
 
 

@@ -1,10 +1,9 @@
 """The schema of a Python function's arguments, and their validator.
 
-pydantic derives the schema, validates strictly and builds the Python values from JSON, after `coercion`; it is imported
-when the first schema is derived. Members that are not declared are refused, unless a pydantic model among them allows
-others.
+pydantic derives the schema, validates strictly and builds the Python values from JSON, after `coercion`. It is imported
+when the first schema is derived. Undeclared members are refused, unless a pydantic model in the schema allows them.
 
-Law: what the schema says, the validator does. Defaults are Python's own values, never read back from JSON.
+Law: the validator enforces exactly the schema. Defaults are Python's own values, never read back from JSON.
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ _CHOICES: Final = (str, int, float, bool, type(None))
 
 
 class Derived:
-    """What a function's signature says: `description`, `schema` and the validator of its arguments."""
+    """A function's `description`, `schema` and argument validator, derived from its signature."""
 
     __slots__ = ("_coerce", "_defaults", "_extra", "_lenient", "_parse", "_refusal", "description", "schema")
 
@@ -62,13 +61,13 @@ class Derived:
         self.schema = schema
         self._coerce = compile_coercion(schema, fill=False)
         self._extra: Literal["forbid"] | None = None if is_open(schema) else "forbid"
-        self._lenient = has_numeric_choice(schema)  # there pydantic takes true for 1
+        self._lenient = has_numeric_choice(schema)  # because pydantic accepts true for 1 there
         self._parse = adapter.validator.validate_json
         self._refusal = ValidationError
         self._defaults = defaults
 
     def validate(self, arguments: Mapping[str, Any], /) -> dict[str, Any]:
-        """The arguments as Python values, defaults among them, ready to be passed as keywords.
+        """Return the arguments as Python values, with defaults, ready to pass as keywords.
 
         Raises ArgumentsInvalid with every mistake.
         """
@@ -82,7 +81,7 @@ class Derived:
         return {**self._defaults, **values}
 
     def _mistakes(self, encoded: bytes, error: Any) -> list[tuple[Path, str]]:
-        """For each parameter that pydantic refused: why the schema refuses it, or else pydantic's own words."""
+        """Explain each parameter that pydantic refused, by the schema or else in pydantic's own words."""
         explained: dict[Any, list[tuple[Path, str]]] = {}
         for path, message in explain(self.schema, msgspec.json.decode(encoded)):
             explained.setdefault(path[0] if path else None, []).append((path, message))
@@ -95,14 +94,14 @@ class Derived:
 
 
 def check_signature(function: Function, *, skip: Collection[str] = frozenset()) -> None:
-    """Raises ToolDefinitionError if the function cannot be a tool; looks at its signature only."""
+    """Raise ToolDefinitionError if the function cannot be a tool. Only its signature is checked."""
     _parameters(function, skip)
 
 
 def derive(function: Function, *, skip: Collection[str] = frozenset()) -> Derived:
-    """The schema, description and validator of a function; `skip` names parameters that are not arguments.
+    """Derive the schema, description and validator of a function; `skip` names parameters that are not arguments.
 
-    Raises ToolDefinitionError, naming function and parameter.
+    Raises ToolDefinitionError with the function and the parameter.
     """
     parameters = _parameters(function, skip)
     documented = read_docstring(_documented_function(function).__doc__)
@@ -117,7 +116,7 @@ def derive(function: Function, *, skip: Collection[str] = frozenset()) -> Derive
         _refuse_lazy(function, name, annotation)
     try:
         adapter, schema = _derive(fields, defaults.keys())
-    except Exception as error:  # pydantic raises whatever an odd annotation makes it stumble over
+    except Exception as error:  # pydantic may raise anything for an odd annotation
         for name, annotation in fields.items():
             _check_supported(function, name, annotation)
         raise _mistake(function, "", _first_line(error)) from error
@@ -127,7 +126,7 @@ def derive(function: Function, *, skip: Collection[str] = frozenset()) -> Derive
 
 
 def derive_output(function: Function) -> dict[str, Any] | None:
-    """The schema of the object that a function returns: of its members as JSON; None where that is not annotated."""
+    """Return the schema of the object that a function returns, or None without such an annotation."""
     function = inspect.unwrap(_documented_function(function))
     returned = inspect.signature(function).return_annotation
     if returned is inspect.Signature.empty:
@@ -137,7 +136,7 @@ def derive_output(function: Function) -> dict[str, Any] | None:
     parameter = inspect.Parameter("returned", inspect.Parameter.KEYWORD_ONLY, annotation=returned)
     try:
         schema = TypeAdapter(_resolve(function, parameter)).json_schema(mode="serialization", by_alias=False)
-    except Exception:  # noqa: BLE001  # pydantic raises whatever an odd annotation makes it stumble over
+    except Exception:  # noqa: BLE001  # pydantic may raise anything for an odd annotation
         return None
     return schema if schema.get("type") == "object" and "properties" in schema else None
 
@@ -168,7 +167,7 @@ def _parameters(function: Function, skip: Collection[str]) -> dict[str, inspect.
 
 
 def _resolve(function: Function, parameter: inspect.Parameter) -> Any:
-    """The annotation as a type, with what `Annotated` adds; each alone, since others may not resolve."""
+    """Resolve an annotation, with the metadata of `Annotated`. Each is resolved alone, because others may fail."""
     holder = SimpleNamespace(__annotations__={parameter.name: parameter.annotation})
     names = getattr(inspect.unwrap(function), "__globals__", {})
     try:
@@ -180,7 +179,7 @@ def _resolve(function: Function, parameter: inspect.Parameter) -> Any:
 
 
 def _add_description(annotation: Any, documented: str | None) -> Any:
-    """The annotation with its description as pydantic wants it; `Annotated` goes before the docstring."""
+    """Add the description for pydantic; `Annotated` has precedence over the docstring."""
     from pydantic import Field  # noqa: PLC0415 - 60 ms that only a derived schema needs
 
     added = getattr(annotation, "__metadata__", ())
@@ -193,7 +192,7 @@ def _add_description(annotation: Any, documented: str | None) -> Any:
 
 def _derive(fields: Mapping[str, Any], optional: Collection[str]) -> tuple[TypeAdapter[Any], dict[str, Any]]:
     from pydantic import ConfigDict, TypeAdapter  # noqa: PLC0415 - as above
-    from typing_extensions import TypedDict  # noqa: PLC0415 - the one that pydantic takes on 3.11
+    from typing_extensions import TypedDict  # noqa: PLC0415 - pydantic requires this one on 3.11
 
     members = {name: typing.NotRequired[kind] if name in optional else kind for name, kind in fields.items()}
     arguments = TypedDict("Arguments", members)  # type: ignore[misc]  # made at run time
@@ -206,13 +205,13 @@ def _json_schema(adapter: TypeAdapter[Any]) -> dict[str, Any]:
     from pydantic.json_schema import GenerateJsonSchema  # noqa: PLC0415 - as above
 
     class Quiet(GenerateJsonSchema):
-        ignored_warning_kinds = {"skipped-choice", "non-serializable-default"}  # noqa: RUF012 - as pydantic has it
+        ignored_warning_kinds = {"skipped-choice", "non-serializable-default"}  # noqa: RUF012 - pydantic's own form
 
     return adapter.json_schema(schema_generator=Quiet)
 
 
 def _refuse_lazy(function: Function, name: str, annotation: Any) -> None:
-    """Raises ToolDefinitionError for what pydantic validates only when it is iterated, that is, within the tool."""
+    """Raise ToolDefinitionError for types that pydantic validates only during iteration, which is within the tool."""
     origin = typing.get_origin(annotation) or annotation
     if origin in _LAZY:
         message = "is an iterable, which is not validated before the call"
@@ -244,7 +243,7 @@ def _check_supported(function: Function, name: str, annotation: Any) -> None:
 
 
 def _as_json(default: Any) -> dict[str, Any]:
-    """The default as a member of the schema; nothing where JSON cannot say it."""
+    """Return the default as a member of the schema, or nothing if JSON cannot express it."""
     from pydantic_core import to_json  # noqa: PLC0415 - as above
 
     try:
@@ -254,7 +253,7 @@ def _as_json(default: Any) -> dict[str, Any]:
 
 
 def _documented_function(function: Function) -> Function:
-    """The function whose docstring it is: of a partial what it calls, for its own is that of functools."""
+    """Return the function with the docstring. For a partial that is the function that it calls, not functools' own."""
     while isinstance(function, partial):
         function = function.func
     return function
@@ -274,9 +273,10 @@ def _first_line(error: Exception) -> str:
 
 
 def simplify(schema: Schema) -> dict[str, Any]:
-    """Return pydantic's schema without what no model needs: titles, discriminators, `uniqueItems` (a set forgives repeats).
+    """Return pydantic's schema without parts that models do not need: titles, discriminators, `uniqueItems` (sets allow
+    repeats).
 
-    Definitions that are used once move to where they are used. Objects with declared members take no others, unless
+    A definition that is used once moves to its place of use. Objects with declared members accept no others, unless
     `is_open`.
     """
     definitions = schema.get("$defs", {})
@@ -287,7 +287,7 @@ def simplify(schema: Schema) -> dict[str, Any]:
         if not isinstance(part, Mapping):
             return part
         name = part.get("$ref", "").removeprefix(_DEFINED)
-        if uses[name] == 1:  # what refers to itself is used twice
+        if uses[name] == 1:  # a recursive definition is used twice
             beside = {keyword: held for keyword, held in part.items() if keyword != "$ref"}
             part = {**definitions[name], **beside}
             return smaller(part)
@@ -301,11 +301,11 @@ def simplify(schema: Schema) -> dict[str, Any]:
 
 
 def is_open(schema: Schema) -> bool:
-    """Whether some object with declared members says that it takes others, as a pydantic model can."""
+    """Whether some object with declared members accepts others, as a pydantic model can."""
     return any("properties" in part and part.get("additionalProperties", False) is not False for part in every(schema))
 
 
 def has_numeric_choice(schema: Schema) -> bool:
-    """Whether some value is to be one of several, or the only one, of which one is a number or boolean."""
+    """Whether some value is restricted to certain values that include a number or a boolean."""
     choices = (choice for part in every(schema) for choice in (*part.get("enum", ()), part.get("const")))
     return any(isinstance(choice, int | float) for choice in choices)

@@ -1,9 +1,9 @@
 """Rewrite a schema into the subset that a provider's strict mode accepts.
 
-The subsets have closed objects, few keywords, and with OpenAI every property required. What a schema asks beyond its
-subset is left out here and checked when the arguments come.
+The subsets have closed objects and few keywords; OpenAI requires every property. Constraints beyond the subset are
+removed here and checked when the arguments arrive.
 
-Law: a schema that is in the subset stays the very same object.
+Law: a schema that is in the subset stays the same object.
 
 Source: OpenAI's and Anthropic's guides to structured outputs.
 """
@@ -17,21 +17,21 @@ from callboard.schema.subschemas import Schema, inside, resolve
 
 _KEPT: Final = ("type", "enum", "$ref", "description")
 _NOT_SAID: Final = ("patternProperties", "prefixItems", "allOf")
-"""Keywords without which the schema would be another shape."""
+"""Keywords that cannot be removed without changing the shape of the schema."""
 _TYPES: Final = {str: "string", bool: "boolean", int: "integer", float: "number", type(None): "null"}
 _REWRITTEN: Final = frozenset({"allOf", "const", "oneOf"})
 _NULL: Final = {"type": "null"}
 _DEFINED: Final = "#/$defs/"
 _ADDITIONAL: Final = ("additionalProperties",)
 _HOLDING: Final = frozenset({"$defs", "allOf", "anyOf", "definitions", "items", "properties"})
-"""Keywords that hold schemas."""
+"""Keywords that contain schemas."""
 _MALFORMED: Final = (AttributeError, LookupError, TypeError, RecursionError)
-"""What a schema that is none, or too deep, raises where it is walked through."""
+"""Errors while reading a schema that is invalid or too deep."""
 
 
 class Subset(NamedTuple):
-    """A provider's subset: the keywords it takes, and of them those of which every schema has one; the values of
-    `format`; whether a property may be left out.
+    """A provider's subset: its keywords, the `leading` keywords that every schema needs one of, the values of `format`,
+    and whether a property may be left out.
     """
 
     keywords: frozenset[str]
@@ -54,7 +54,7 @@ _BOUNDS: Final = frozenset(
         "propertyNames", "uniqueItems",
     }
 )  # fmt: skip
-"""Keywords that bound a value without giving it a shape."""
+"""Keywords that limit a value without giving it a shape."""
 _FORMATS: Final = frozenset({"date", "date-time", "duration", "email", "hostname", "ipv4", "ipv6", "time", "uuid"})
 OPENAI: Final = Subset(
     _COMMON | {"exclusiveMaximum", "exclusiveMinimum", "maxItems", "maximum", "minItems", "minimum", "multipleOf"},
@@ -71,17 +71,17 @@ ANTHROPIC: Final = Subset(
 
 
 PLAIN: Final = Subset(frozenset(), frozenset(), frozenset(), optional=False)
-"""The subset of a provider of which nothing is known: closed objects, no bounds, every property required."""
+"""The subset for an unknown provider: closed objects, no bounds, every property required."""
 
 
 class NotStrict(ValueError):
-    """The schema takes what strict mode cannot say."""
+    """Strict mode cannot express the schema."""
 
 
 def strict_arguments(schema: Schema, subset: Subset) -> Schema:
-    """The schema of an arguments object in the subset; the same object where it is in it already.
+    """Return the schema of an arguments object in the subset, or the same object if it is already in the subset.
 
-    Raises NotStrict as `strict`, and for what is no plain object.
+    Raises NotStrict like `strict`, and if the schema is not a plain object.
     """
     if _fits(schema, subset):
         return schema
@@ -92,11 +92,11 @@ def strict_arguments(schema: Schema, subset: Subset) -> Schema:
 
 
 def strict(schema: Schema, subset: Subset = PLAIN) -> dict[str, Any]:
-    """The schema in the subset: every property required, what was optional may be null, unless the subset has optional ones.
+    """Return the schema in the subset. Optional properties become required and nullable if the subset requires it.
 
-    Bounds and patterns are left out, except those that the subset takes.
+    Bounds and patterns are removed, except those in the subset.
 
-    Raises NotStrict, naming the place, for an open object, a value that may be anything, and other shapes.
+    Raises NotStrict with the place, if there is an open object, an unrestricted value, or another unsupported shape.
     """
     try:
         return _strict(schema, "", subset)
@@ -125,7 +125,7 @@ def _strict(schema: Schema, path: str, subset: Subset) -> dict[str, Any]:
     if "$ref" in made:
         if not made["$ref"].startswith(_DEFINED):
             raise NotStrict(f"{path or 'it'} refers to {made['$ref']}")
-        if len(made) > 1:  # nothing may stand beside a reference
+        if len(made) > 1:  # a reference must be alone
             made = {"anyOf": [{"$ref": made.pop("$ref")}], **made}
     if not made.keys() & {"type", "anyOf", "$ref"}:
         raise NotStrict(f"{path or 'it'} may be anything")
@@ -133,7 +133,7 @@ def _strict(schema: Schema, path: str, subset: Subset) -> dict[str, Any]:
 
 
 def _bounds(schema: Schema, subset: Subset) -> list[str]:
-    """The keywords that bound a value and that the subset takes; a pattern that looks around is taken by none."""
+    """Return the keywords for bounds that the subset accepts. No subset accepts patterns with look-around."""
     return [
         keyword
         for keyword in _BOUNDS & subset.keywords & schema.keys()
@@ -143,7 +143,7 @@ def _bounds(schema: Schema, subset: Subset) -> list[str]:
 
 
 def lost_bounds(schema: Schema, made: Schema) -> list[str]:
-    """The keywords that bound a value in the given schema and nowhere in what was made of it."""
+    """Return the keywords for bounds that occur in `schema` but nowhere in `made`."""
     try:
         return sorted(_bounding(schema) - _bounding(made))
     except _MALFORMED:
@@ -157,10 +157,10 @@ def _bounding(schema: Any) -> frozenset[str]:
 
 
 def without_nulls(arguments: Mapping[str, Any], schema: Schema) -> dict[str, Any]:
-    """The arguments without the nulls that strict mode puts where an optional member is left out."""
+    """Return the arguments without the nulls that strict mode adds for optional members."""
     try:
         trimmed: dict[str, Any] = _trim(dict(arguments), [schema], schema)
-    except RecursionError:  # the tool says so too
+    except RecursionError:  # the tool reports it too
         return dict(arguments)
     return trimmed
 
@@ -196,7 +196,7 @@ def _is_within(schema: Any, subset: Subset) -> bool:
 
 
 def _plain(schema: Schema) -> Schema:
-    """The same in fewer words: `allOf` of one, `oneOf`, `const`, and a type that goes without saying."""
+    """Simplify the schema: `allOf` of one, `oneOf`, `const`, and an implied type."""
     if "type" in schema and _REWRITTEN.isdisjoint(schema):
         return schema
     if len(schema.get("allOf", ())) == 1 and isinstance(schema["allOf"][0], Mapping):
@@ -257,7 +257,7 @@ def _trim(value: Any, schemas: list[Schema], root: Schema) -> Any:
 
 
 def _in_place(schema: Any, root: Schema) -> Iterator[Schema]:
-    """The schemas that speak of the same value; those of a tool have no circle among them."""
+    """Yield the schemas for the same value. The schemas of a tool have no circle there."""
     if isinstance(schema, Mapping):
         yield schema
         if "$ref" in schema:

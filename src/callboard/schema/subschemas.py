@@ -1,6 +1,6 @@
 """Find the schemas inside a schema, and resolve references inside one document.
 
-Law: a name under `properties` is a name, never a keyword, and what stands in `enum`, `const` or `default` is data.
+Law: a name under `properties` is a name, never a keyword. The contents of `enum`, `const` and `default` are data.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ Schema: TypeAlias = Mapping[str, Any]
 Steps: TypeAlias = tuple[str | int, ...]
 
 IN_PLACE = frozenset({"allOf", "anyOf", "oneOf", "not", "if", "then", "else", "dependentSchemas", "dependencies"})
-"""Keywords whose schemas speak of the same value; all others speak of a part of it."""
+"""Keywords whose schemas apply to the same value; all others apply to a part of it."""
 
 _ONE_OR_LIST = frozenset(
     {
@@ -25,7 +25,7 @@ _NAMED = frozenset({"$defs", "definitions", "dependencies", "dependentSchemas", 
 
 
 def inside(schema: Schema) -> Iterator[tuple[Steps, Any]]:
-    """The schemas directly inside this one, each with the steps that lead to it, the first a keyword."""
+    """Yield the schemas directly inside this one, each with the steps to it; the first step is a keyword."""
     for keyword, held in schema.items():
         if keyword in _ONE_OR_LIST:
             if isinstance(held, list):
@@ -39,7 +39,7 @@ def inside(schema: Schema) -> Iterator[tuple[Steps, Any]]:
 
 
 def every(schema: Any) -> Iterator[Schema]:
-    """The schema and all schemas inside it."""
+    """Yield the schema and all schemas inside it."""
     todo = [schema]
     while todo:
         part = todo.pop()
@@ -49,7 +49,7 @@ def every(schema: Any) -> Iterator[Schema]:
 
 
 def change_references(schema: Any, change: Callable[[str], str]) -> Any:
-    """The schema with each reference changed."""
+    """Return the schema with each reference changed."""
     if not isinstance(schema, Mapping):
         return schema
     rebuilt = rebuild(schema, lambda part: change_references(part, change))
@@ -57,7 +57,7 @@ def change_references(schema: Any, change: Callable[[str], str]) -> Any:
 
 
 def rebuild(schema: Schema, change: Callable[[Any], Any]) -> dict[str, Any]:
-    """The schema with each schema directly inside it changed."""
+    """Return the schema with each schema directly inside it changed."""
     return {keyword: _change(keyword, held, change) for keyword, held in schema.items()}
 
 
@@ -70,13 +70,13 @@ def _change(keyword: str, held: Any, change: Callable[[Any], Any]) -> Any:
 
 
 def required_names(schema: Schema) -> list[str]:
-    """The members that the schema requires; none where `required` is no list, as in old drafts."""
+    """Return the members that the schema requires, or nothing if `required` is not a list, as in old drafts."""
     required = schema.get("required")
     return [each for each in required if isinstance(each, str)] if isinstance(required, (list, tuple)) else []
 
 
 def resolve(root: Schema, reference: str) -> Any:
-    """What `#` or `#/a/b` names in this document (RFC 6901); LookupError where that is nothing."""
+    """Return the part of the document that `#` or `#/a/b` names (RFC 6901). Raises LookupError if there is none."""
     place: Any = root
     for step in pointer_steps(reference):
         if not isinstance(place, Mapping) and not (isinstance(place, list) and step.isdecimal()):
@@ -86,7 +86,7 @@ def resolve(root: Schema, reference: str) -> Any:
 
 
 def pointer_steps(reference: str) -> list[str]:
-    """The steps of a reference; LookupError if it is not of the form `#` or `#/a/b`."""
+    """Return the steps of a reference. Raises LookupError if its form is not `#` or `#/a/b`."""
     if reference == "#":
         return []
     if not reference.startswith("#/"):
@@ -100,5 +100,5 @@ def pointer_steps(reference: str) -> list[str]:
 
 
 def pointer(steps: Steps) -> str:
-    """The JSON pointer of these steps as a fragment: `#/properties/a`."""
+    """Return the JSON pointer of these steps as a fragment: `#/properties/a`."""
     return "/".join(["#", *(str(step).replace("~", "~0").replace("/", "~1") for step in steps)])

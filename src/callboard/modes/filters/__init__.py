@@ -1,5 +1,5 @@
-"""Filters between a model's reply and whoever reads it: each takes one kind of doubtful content out, or marks it.
+"""Filters between a model's reply and its readers: each removes or marks one kind of doubtful content.
 
-A filter is a Stage over the events of replies. Each filter can be left out, and none knows another. `docs/filters.md` has
-the theory: what each of them looks for, what it does, and what it costs.
+A filter is a Stage over the events of replies. Each filter can be left out, and none knows another. `docs/filters.md`
+explains what each filter looks for, what it does, and what it costs.
 """

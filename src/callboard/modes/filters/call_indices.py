@@ -1,4 +1,4 @@
-"""Renumber the calls of a reply, so that a call that a filter takes out leaves no gap."""
+"""Renumber the calls of a reply, so that a removed call leaves no gap."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ CALL_EVENTS: Final = (InvocationStarted, ArgumentsPiece, InvocationEnded, Invoca
 
 
 class CallIndices:
-    """The indices of one reply's calls, as they come and as they are passed on."""
+    """The indices of one reply's calls, as they arrive and as they are passed on."""
 
     def __init__(self) -> None:
         self._indices: dict[int, int] = {}
         self._dropped: set[int] = set()
 
     def drop(self, index: int) -> None:
-        """Take out the events of this call from now on."""
+        """Remove the events of this call from now on."""
         self._dropped.add(index)
 
     def renumber(self, event: Event) -> list[Event]:
-        """Return the event with its new index; nothing of a call that is dropped."""
+        """Return the event with its new index, or nothing if its call is dropped."""
         if not isinstance(event, CALL_EVENTS):
             return [event]
         if event.index in self._dropped:

@@ -1,16 +1,16 @@
-"""One call that a reply contains at several places.
+"""Remove a call that a reply contains in several places.
 
 A server that reads calls out of a model's text may leave the text in its reply, and a model may write a call while it
-thinks and again after the thought. The first of them passes, and a later one from another place is dropped with a Note.
+thinks and again after the thought. The first of them passes. A later one from another place is dropped with a Note.
 
 Two calls are the same if they name the same declared tool with arguments that are equal as JSON, after coercion and
-with their defaults. Equal calls at one place are a real repetition: a call passes as often as it occurs at the place
+with their defaults. Equal calls in one place are a real repetition: a call passes as often as it occurs in the place
 where it occurs most often.
 
-A call is held only while it may be a duplicate: calls of the same tool have passed at other places, more than this
-place has repeated. What arrives meanwhile waits. Arguments are compared only then.
+A call is held only while it may be a duplicate: calls of the same tool have passed in other places, more than this
+place has repeated. Later events wait until it is decided. Arguments are compared only then.
 
-Laws: what passes, passes in order, and its indices have no gap; no two places of a reply add up; constant work an event.
+Laws: events stay in order, and indices have no gap. Two places of a reply never add up. The work per event is constant.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _MAX_NAME: Final = 80
 
 
 class DuplicateFilter:
-    """A Stage: the events of a reply in, the same without calls that the reply repeats at another place."""
+    """A Stage that removes the calls that a reply repeats in another place."""
 
     def __init__(self, tools: Iterable[core.ToolDeclaration]) -> None:
         self._schemas = {tool.name: tool.schema for tool in tools}
@@ -39,7 +39,7 @@ class DuplicateFilter:
         self._begin()
 
     def _begin(self) -> None:
-        """Another reply may follow in this one's place."""
+        """Start a reply. A retry may replace an earlier one."""
         self._queue: deque[core.Event] = deque()
         self._ends: dict[int, core.InvocationEnded | core.InvocationIncomplete] = {}
         self._calls: defaultdict[str, _Calls] = defaultdict(_Calls)
@@ -62,11 +62,11 @@ class DuplicateFilter:
         return self._advance()
 
     def finish(self, why: core.Why = "stop", /) -> list[core.Event]:
-        """Release what is held."""
+        """Release the held events."""
         return self._advance(over=True)
 
     def _advance(self, *, over: bool = False) -> list[core.Event]:
-        """Release what is decided; if `over`, nothing more arrives that could decide."""
+        """Release the decided events. If `over`, decide all: nothing more arrives."""
         events: list[core.Event] = []
         while self._queue:
             event = self._queue[0]
@@ -86,7 +86,7 @@ class DuplicateFilter:
         return events
 
     def _is_duplicate(self, call: core.InvocationStarted) -> bool | None:
-        """None if more has to arrive first."""
+        """Whether the call is a duplicate; None if more has to arrive first."""
         calls, place = self._calls[call.name], call.found_in
         if calls.passed.total() - calls.passed[place] <= calls.repeated[place]:
             return False
@@ -138,11 +138,11 @@ class _Calls:
         self.repeated: Counter[str] = Counter()
         self.open: dict[int, str] = {}
         self.unread: list[tuple[str, int]] = []
-        """The places and indices of calls that passed and were not compared yet."""
+        """Places and indices of calls that passed and were not compared yet."""
         self.counts: Counter[tuple[str, bytes]] = Counter()
-        """How often each call occurs at each place."""
+        """Number of equal calls by place and key."""
         self.keys: Counter[bytes] = Counter()
-        """How often each call passed."""
+        """Number of calls that passed, by key."""
 
     def add(self, call: core.InvocationStarted, *, is_open: bool) -> None:
         """Add a call that passes."""

@@ -3,19 +3,19 @@
 A call in text is compared with the calls in the conversation's untrusted texts, its sources: results, documents, files,
 users' messages, and `<document>` in the instructions, which holds a repository's files.
 
-**Comparison.** An echo has the same name and the same arguments as JSON. White space, the order of members, the spelling
-of numbers and escapes do not matter. A mention of a tool, such as "use get_weather for Paris", is not a call. The first
-text that holds the call decides. If that text is the model's own, the source repeats the model.
+**Comparison.** An echo has the same name and the same arguments as JSON. White space, the order of members, the
+spelling of numbers and escapes do not matter. A mention of a tool, such as "use get_weather for Paris", is not a call.
+The first text that holds the call decides. If that text is the model's own, the source repeats the model.
 
-**Reading.** From each bracket and line before the tool's name, the call is read as a JSON record, in the reply's dialect
-and as `auto`; from the name, as an expression. That is done in each spelling of the source: JSON in JSON, HTML.
+**Reading.** From each bracket and line before the tool's name, the call is read as a JSON record, in the reply's
+dialect and as `auto`; from the name, as an expression. Each spelling of the source is read: JSON in JSON, HTML.
 
-**Commands.** A fence of commands is an echo if a code block, a line of one or a line after a prompt spells the call. One
-ordinary command, such as `pytest -q`, is not: repositories document such commands, and agents run them all day.
+**Commands.** A fence of commands is an echo if a code block, a line of one or a line after a prompt spells the call.
+One ordinary command, such as `pytest -q`, is not: repositories document such commands, and agents run them all day.
 
-**Consequence.** An echo is marked (`InvocationEnded.quoted_from`), so that a person can be asked. In a gateway it passes
-as the text that the model wrote, to the letter. Until that is decided, the call is held, if a source has the tool's name
-and what was written of the arguments.
+**Consequence.** An echo is marked (`InvocationEnded.quoted_from`), so that a person can be asked. In a gateway it
+passes as the text that the model wrote, to the letter. Until that is decided, the call is held, if a source has the
+tool's name and what was written of the arguments.
 """
 
 from __future__ import annotations
@@ -272,7 +272,7 @@ class EchoFilter(msgspec.Struct, eq=False):
         return [self.piece_type(text, offsets=span)] if text else []
 
     def _text_at(self, span: tuple[int, int] | None) -> str:
-        """The text there. What is before it is not asked for again."""
+        """Return the text of the span. Text before it is not needed again."""
         if span is None:
             return ""
         text = "".join(self.text)[span[0] - self.begin :]

@@ -6,8 +6,8 @@ words. The score of `grounding` is 0. In both, each required value that occurs n
 `UNGROUNDED` off. If every call was stopped, the model is asked for an answer in words, without tools. From a call that
 passes, values that nobody said are removed if the tool does not require them: the tool's own defaults are better.
 
-Laws: a filter is a Stage, and what to ask next follows from what was read. No event is taken back. Text before the first
-call passes at once. A question that fails stops nothing.
+Laws: a filter is a Stage, and what to ask next follows from what was read. No event is taken back. Text before the
+first call passes at once. A question that fails stops nothing.
 """
 
 from __future__ import annotations
@@ -28,28 +28,28 @@ from callboard.modes.filters.grounding import ConversationText, find_made_up_opt
 from callboard.modes.mode import Gate
 
 UNGROUNDED: Final = 2.0
-"""Penalty, in log-odds, for a required value that occurs nowhere in the conversation: odds of about 7 to 1."""
+"""Penalty, in log-odds, of a required value that occurs nowhere in the conversation. It means odds of about 7 to 1."""
 _MAX_UNGROUNDED: Final = 2
-"""Values that count; a third one says nothing new."""
+"""Maximum ungrounded values that count; a third one says nothing new."""
 _BEGINS_CALL: Final = ("{", "[", "<", "`")
-"""How the first token of a call begins, in any dialect: an object, a list, a marker, a fence."""
+"""First tokens of calls in all dialects: an object, a list, a marker, a fence."""
 _MIN_PROBABILITY: Final = 1e-6
 """The probability of a word that is not among the likeliest."""
 _MIN_LOGPROB: Final = -100.0
-"""What is less likely counts as impossible; servers write -9999 for it."""
+"""Log-probabilities below this count as impossible; servers write -9999 for them."""
 _LOGPROBS: Final[Mapping[str, Any]] = MappingProxyType({"logprobs": True, "top_logprobs": 20})
-"""Fields of the chat wire; 20 are as many as OpenAI permits."""
+"""Fields of the chat wire. OpenAI permits at most 20."""
 CALL_SCORES: Final[ContextVar[dict[str, float] | None]] = ContextVar("CALL_SCORES", default=None)
-"""Where an evaluation of a gate finds the scores of a reply's calls, by their identifiers."""
+"""Scores of a reply's calls by identifier. The evaluation of a gate reads them."""
 
 
 def create_gate(request: core.Request, gate: Gate, *, gives_logprobs: bool) -> GateFilter | None:
-    """Return the filter of a reply to the request; None if no call can be stopped.
+    """Return the filter of a reply to the request, or None if no call can be stopped.
 
-    A call that was asked for is made. A call after results continues what was decided before.
+    A requested call is never stopped. A call after results continues an earlier decision, so it is not judged.
 
     Args:
-        request: What the model is asked.
+        request: The request to the model.
         gate: How its calls are judged.
         gives_logprobs: True if the endpoint gives log-probabilities on the chat wire.
     """
@@ -60,10 +60,10 @@ def create_gate(request: core.Request, gate: Gate, *, gives_logprobs: bool) -> G
 
 
 class GateFilter:
-    """A Stage: the events of a reply in, those that may pass out.
+    """A Stage that holds calls back until they are judged.
 
-    When the reply has ended, `question` is asked if there is one, and `take_answer` reads the reply. Then `release`
-    gives what was held, and `answer_request` what to ask if every call was stopped.
+    When the reply has ended, ask `question` if there is one, and pass its reply to `take_answer`. Then `release`
+    returns the held events. If every call was stopped, `answer_request` returns the next request.
     """
 
     def __init__(self, request: core.Request, gate: Gate, *, gives_logprobs: bool) -> None:
@@ -71,7 +71,7 @@ class GateFilter:
         self._tools = {tool.name: tool for tool in request.tools}
         self._gate = gate
         self._asks = gate.kind == "confidence" and gives_logprobs
-        """False from the first text before a call on: then the reply's first token says nothing about the call."""
+        """False after text before a call: then the reply's first token says nothing about the call."""
         self._held: list[core.Event] = []
         self._calls: list[core.InvocationEnded] = []
         self._odds: float | None = None
@@ -98,7 +98,7 @@ class GateFilter:
         return self.release()
 
     def question(self) -> core.Request | None:
-        """The request for the first token of the reply, if it decides."""
+        """Return a request for the first token of the reply, if that token decides."""
         if not self._asks or not self._is_judged or not any(self._is_doubtful(call) for call in self._calls):
             return None
         return replace(
@@ -111,7 +111,7 @@ class GateFilter:
         )
 
     def take_answer(self, events: Iterable[core.Event]) -> None:
-        """Read the reply to the question. Without log-probabilities the values decide alone."""
+        """Read the reply to the question. Without log-probabilities only the values decide."""
         events = list(events)
         self._odds = read_confidence(events)
         for event in events:
@@ -129,7 +129,7 @@ class GateFilter:
         return {identifier: score for identifier, score in named.items() if score < math.inf}
 
     def _is_doubtful(self, call: core.InvocationEnded) -> bool:
-        """False for a mistake that the model is told of."""
+        """Whether the call needs judgment. Calls with mistakes get an error result instead."""
         return call.arguments is not None and call.name in self._tools
 
     def _score(self, call: core.InvocationEnded) -> float:
@@ -152,7 +152,7 @@ class GateFilter:
         return bool(self._calls) and len(self._stopped) == len(self._calls)
 
     def release(self) -> list[core.Event]:
-        """Return what was held, without the calls that are stopped; without its end if an answer is asked for."""
+        """Return the held events, without stopped calls, and without the end if a further request follows."""
         indices, shortened = CallIndices(), self._shorten_calls()
         reason = "was stopped: it does not seem to do what was asked"
         notes: list[core.Event] = [
@@ -185,11 +185,11 @@ class GateFilter:
         return [*notes, *events]
 
     def answer_request(self) -> core.Request | None:
-        """Return the request for an answer in words, if every call was stopped."""
+        """Return the request for an answer in words if every call was stopped."""
         return replace(self._request, tools=(), tool_choice="auto", parallel=None) if self._needs_answer else None
 
     def _shorten_calls(self) -> dict[int, _ShortenedCall]:
-        """The calls with a value that nobody said and that may be left out."""
+        """Return the calls with an optional value that nobody said."""
         shortened: dict[int, _ShortenedCall] = {}
         for call in self._calls if self._is_judged else ():
             if self._is_doubtful(call):
@@ -209,7 +209,7 @@ class GateFilter:
 
 
 class _ShortenedCall:
-    """A Stage: the events of one call in, the same without some of its arguments out."""
+    """A Stage for the events of one call that removes some of its arguments."""
 
     def __init__(self, call: core.InvocationEnded, left_out: Iterable[str]) -> None:
         self._arguments = {name: value for name, value in (call.arguments or {}).items() if name not in left_out}
@@ -230,7 +230,7 @@ class _ShortenedCall:
 
 
 def read_confidence(events: Iterable[core.Event]) -> float | None:
-    """The log-odds of a call against words as the first token of a reply; None without log-probabilities."""
+    """Return the log-odds of a call against words as the first token, or None without log-probabilities."""
     for event in events:
         if isinstance(event, core.Logprobs) and event.tokens and not event.is_refusal:
             token = event.tokens[0]

@@ -1,9 +1,8 @@
-"""Find the values of a call that stand nowhere in the conversation: a model that lacks a value makes one up.
+"""Find the values of a call that do not occur in the conversation: a model that lacks a value makes one up.
 
-A required value is looked for, and so is one that might have been left out. Only what somebody must have said: no flags,
-no choices of an `enum`, no defaults. A number may be said in words, with separators or as a percentage, a date by its
-parts, a text by any of its longer words. An empty text is no value. Where pictures or files were shown, any value may
-stand in them.
+Required values are checked, and optional values too, but only values that somebody must have said. Flags, choices of an
+`enum` and defaults are skipped. A number may occur in words, with separators or as a percentage, a date in parts, a
+text as any of its longer words. An empty text does not count as a value. Any value may occur in a picture or a file.
 
 Law: linear in the conversation, which is read once for all calls of a reply.
 """
@@ -23,11 +22,11 @@ _NUMBER: Final = re.compile(r"\d+(?:[.,_]\d+)*(?:e[-+]?\d+)?")
 _SEPARATOR: Final = re.compile(r"[.,_]|e[-+]?")
 _WORD: Final = re.compile(r"[^\W\d_]+")
 _LONG: Final = 4
-"""Letters of a word that says enough by itself."""
+"""Minimum letters of a word that is enough to find a text."""
 _STEM: Final = 5
 """Letters that two forms of a word share: Paris and Parisian, dance and dancing."""
 _LENIENT_STEM: Final = 3
-"""The same where a value is left out rather than a call stopped: women and woman."""
+"""Shared letters when only a value is removed and no call is stopped: women and woman."""
 _NUMBER_WORDS: Final = """
     zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen
     eighteen nineteen twenty
@@ -41,23 +40,23 @@ _WORDS: Final[Mapping[str, float]] = {
     **{word[:end]: value for value, word in enumerate(_MONTHS.split(), 1) for end in (3, 4, len(word))},
     **{word: float(value) for word, _, value in [each.partition("=") for each in _OTHER_WORDS.split()]},
 }
-"""What a word says as a number; months also by their first letters."""
+"""Values of words that mean numbers, and of months by their first letters too."""
 _SCALES: Final = (1.0, 100.0, 1_000.0, 1_000_000.0, 1_000_000_000.0)
-"""What a number that was said may have been multiplied by: percent, thousand, million, billion."""
+"""Possible factors of a number in a text: percent, thousand, million, billion."""
 _DIGITS: Final = 12
 """Digits of a number that are compared: 0.07 times 100 is not 7.0."""
 _MAX_VALUES: Final = 64
-"""Values of a call that are looked for; a longer list is data that a tool gave or a person pasted."""
+"""Maximum values of a call that are checked. A longer list is data from a tool or a pasted text."""
 _CONDITIONS: Final = IN_PLACE | {"$ref", "dependentRequired", "minProperties"}
-"""Keywords by which a schema may ask for a parameter that its `required` does not name."""
+"""Keywords with which a schema may require a parameter that its `required` does not name."""
 
 
 class ConversationText:
-    """What was said, as values are looked for in it.
+    """The text of a conversation, prepared for finding values.
 
     Args:
-        texts: All that is text.
-        is_complete: Nothing was said by other means, such as a picture.
+        texts: All texts of the conversation.
+        is_complete: False if the conversation also has pictures or other contents.
     """
 
     def __init__(self, texts: Iterable[str], *, is_complete: bool = True) -> None:
@@ -84,10 +83,10 @@ class ConversationText:
         return sum(each.isascii() for each in letters) * 2 >= len(letters)
 
     def says(self, value: object, *, stem: int = _STEM) -> bool:
-        """Whether the conversation says the value; two words are one that begin with the same letters (`stem`)."""
+        """Whether the conversation contains the value. Words match if their first `stem` letters are equal."""
         match value:
             case bool() | None | 0 | 1:
-                return True  # nobody says that it is one month
+                return True  # nobody says "one month" for 1
             case int() | float():
                 return not self._is_complete or self._says_number(value)
             case str():
@@ -98,7 +97,7 @@ class ConversationText:
     def _says_number(self, value: float) -> bool:
         try:
             value = abs(float(value))
-        except OverflowError:  # an integer of hundreds of digits, which is infinite where a text says it, too
+        except OverflowError:  # an integer of hundreds of digits is infinite, and so is its number in a text
             value = math.inf
         scaled = [value * scale for scale in _SCALES] + [value / scale for scale in _SCALES]
         return any(_round(each) in self._numbers for each in scaled)
@@ -109,10 +108,10 @@ class ConversationText:
         if not self._is_complete or form in self._form:
             return True
         if form.isascii() and not self._is_in_latin_letters:
-            return True  # a name in another alphabet cannot be looked for
+            return True  # a name in another alphabet cannot be found
         words = _WORD.findall(form)
         long = [word for word in words if len(word) >= _LONG]
-        # Of a text without a long word, such as C#, a short one says enough.
+        # If a text has no long word (C#), a short one is enough.
         if any(word[:stem] in self._stems for word in long or words):
             return True
         ways = [list(_read_number(each)) for each in _NUMBER.findall(form)]
@@ -120,7 +119,7 @@ class ConversationText:
 
 
 def _read_number(text: str) -> Iterator[list[float]]:
-    """The ways to read digits with separators: `1,250` is one number or two, `12,5` a decimal, `3.6.2024` a date."""
+    """Yield the readings of digits with separators: `1,250` is one number or two, `12,5` a decimal, `3.6.2024` a date."""
     digits, _, exponent = text.replace("_", "").partition("e")
     for number in dict.fromkeys([digits.replace(",", ""), digits.replace(".", "").replace(",", ".")]):
         if number.count(".") < 2:
@@ -136,7 +135,7 @@ def _round(value: float) -> float:
 def find_ungrounded(
     arguments: Mapping[str, Any], schema: Mapping[str, Any], conversation: ConversationText
 ) -> list[str]:
-    """The required parameters of a call without a value, or with one that the conversation does not say."""
+    """Return the required parameters of a call whose value is missing or does not occur in the conversation."""
     properties, required = _read_parameters(schema)
     return [name for name in required if not _is_said(name, arguments, properties, conversation)]
 
@@ -144,7 +143,7 @@ def find_ungrounded(
 def find_made_up_options(
     arguments: Mapping[str, Any], schema: Mapping[str, Any], conversation: ConversationText
 ) -> list[str]:
-    """The parameters of a call that may be left out, and have a value that the conversation does not say."""
+    """Return the optional parameters of a call whose value does not occur in the conversation."""
     if not _CONDITIONS.isdisjoint(schema):
         return []
     properties, required = _read_parameters(schema)
@@ -166,7 +165,7 @@ def _is_said(
     conversation: ConversationText,
     stem: int = _STEM,
 ) -> bool:
-    """Whether the conversation says the parameter's value, or need not."""
+    """Whether the parameter's value occurs in the conversation, or does not have to."""
     if name not in arguments:
         return False
     described = properties.get(name)

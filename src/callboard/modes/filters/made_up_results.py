@@ -1,8 +1,8 @@
-"""Cut results that a model wrote itself out of its reply.
+"""Cut results that a model invented out of its reply.
 
-A made-up result is found by how it begins: a tag, a label or a JSON object of the forms in which results are shown.
-Laws: calls stay calls, and text stays where it was; the same text gives the same, however it came in pieces; text is
-held back no longer than until it is known whether a result begins in it; constant work a character.
+An invented result is found by its beginning: a tag, a label or a JSON object in the forms in which results are shown.
+Laws: calls stay calls, and text stays in place. The outcome does not depend on how the text is split. Text is held back
+only until it is clear whether a result begins in it. The work per character is constant.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from callboard import core
 from callboard.modes.filters.call_indices import CALL_EVENTS
 
 EXCERPT: Final = 200
-"""Characters of the cut text that the note quotes."""
+"""Maximum characters of the cut text in the note."""
 MAX_LINE: Final = 4096
-"""Characters of a line that may be a result in JSON; a longer one is judged by these."""
+"""Maximum characters of a line that may be a result in JSON. A longer line is judged by its beginning."""
 
 
 def _atoms(text: str) -> list[str]:
@@ -32,7 +32,7 @@ _TAGS: Final[Sequence[tuple[Sequence[str], str]]] = (
     (_atoms("[TOOL_RESULTS]"), "[/TOOL_RESULTS]"),
     (_atoms("<|start_header_id|>ipython<|end_header_id|>"), "<|eot_id|>"),
 )
-"""Marks of results wherever they stand, and what ends them."""
+"""Marks that begin a result anywhere in the text, with their end marks."""
 _WORDS: Final[Sequence[Sequence[str]]] = (
     _atoms("tool results:"),
     _atoms("tool execution results:"),
@@ -45,14 +45,14 @@ _WORDS: Final[Sequence[Sequence[str]]] = (
     [*_atoms("❌ "), _NAME, *_atoms(" failed")],
     [r"\{", r"\s{0,8}", *_atoms('"success"'), r"\s{0,8}", ":", r"\s{0,8}", "[tf]"],
 )
-"""Marks of results behind a call; nothing ends them."""
+"""Marks that begin a result only after a call; these results have no end mark."""
 _OBJECT: Final[Sequence[str]] = (r"\{", r"[ \t]{0,8}", '"')
 _KEYS: Final = (re.compile(r'"success"\s*:\s*(?:true|false)'), re.compile(r'"(?:output|error)"\s*:'))
-"""What the line of such an object has, if it is a result."""
+"""Keys in the line of such an object if it is a result."""
 
 
 def _whole_pattern(*marks: Iterable[str]) -> re.Pattern[str]:
-    """Matches any of them; the group tells which."""
+    """Return a pattern that matches any of the marks, each in its own group."""
     return re.compile("|".join([f"({_LEAD}{''.join(atoms)})" for atoms in marks]), re.IGNORECASE)
 
 
@@ -77,10 +77,10 @@ _CLOSINGS: Final = {closing: re.compile(re.escape(closing), re.IGNORECASE) for _
 
 
 class HallucinatedResultFilter:
-    """A Stage between a model and the loop: the events of a reply in, the same without made-up results out.
+    """A Stage between a model and the loop that removes invented results from a reply.
 
-    A result's tag is cut up to the one that closes it. Of other marks, which count behind a call only, everything
-    is cut up to the end of the reply's text. An alert names what was cut.
+    A result in a tag is cut up to its closing tag. Other marks count only after a call: everything from the mark to the
+    end of the reply's text is cut. An alert quotes the cut text.
     """
 
     def __init__(self) -> None:
@@ -88,22 +88,22 @@ class HallucinatedResultFilter:
 
     def _begin(self) -> None:
         self._buffer = ""
-        """What is not decided yet."""
+        """The undecided text."""
         self._starts = True
-        """Whether the buffer is at the beginning of a line."""
+        """Whether the buffer begins at the start of a line."""
         self._called = False
         self._closing: str | None = None
-        """While something is cut, what ends it; empty for the end of the text."""
+        """End mark of the text that is being cut; empty means the end of the text."""
         self._excerpt = ""
 
     def feed(self, event: core.Event, /) -> list[core.Event]:
-        """The event, without what the model made up."""
+        """Return the event without invented results."""
         match event:
             case core.TextPiece(text=text):
                 quiet = not self._buffer and self._closing is None
                 self._buffer += text
                 events = self._read()
-                # Most of what comes is text in the middle of a line.
+                # Most events are text in the middle of a line.
                 return [event] if quiet and events == [core.TextPiece(text)] else events
             case core.ReplyStarted() | core.Usage() | core.Note():
                 return [event]
@@ -118,7 +118,7 @@ class HallucinatedResultFilter:
                 return [*events, event]
 
     def finish(self, why: core.Why = "stop", /) -> list[core.Event]:
-        """The events that are still held."""
+        """Return the held events."""
         events = self._read(over=True)
         if self._closing is not None:
             self._excerpt = (self._excerpt + self._buffer)[:EXCERPT]
@@ -127,11 +127,11 @@ class HallucinatedResultFilter:
         return events
 
     def _read(self, *, over: bool = False) -> list[core.Event]:
-        """Decides as much as can be; all of it where no more of it comes."""
+        """Decide as much as possible; if `over`, decide everything."""
         events: list[core.Event] = []
         text = self._buffer
         begin = at = 0
-        """What is between them passes."""
+        """The text between `begin` and `at` passes."""
         while at < len(text):
             if self._closing is not None:
                 ended, at = self._skip(text, at)
@@ -155,7 +155,7 @@ class HallucinatedResultFilter:
         return events
 
     def _holds(self, text: str, at: int) -> bool:
-        """Whether more has to come before it is known what the line begins with."""
+        """Whether more text has to arrive before the beginning of the line is clear."""
         if _TAG.match(text, at) or (self._called and _WORD.match(text, at)):
             return False
         begun = _ANY_BEGUN if self._called else _TAG_BEGUN
@@ -164,7 +164,7 @@ class HallucinatedResultFilter:
         return bool(self._called and _JSON.match(text, at)) and len(text) - at < MAX_LINE and text.find("\n", at) < 0
 
     def _mark(self, text: str, at: int) -> str | None:
-        """What ends the result that begins here, None if none does."""
+        """Return the end mark of the result that begins here, or None if no result begins here."""
         if tag := _TAG.match(text, at):
             return _TAGS[(tag.lastindex or 1) - 1][1]
         if not self._called:
@@ -177,7 +177,7 @@ class HallucinatedResultFilter:
         return None
 
     def _skip(self, text: str, at: int) -> tuple[bool, int]:
-        """Whether the end of a result has come, and how far it is cut."""
+        """Return whether the result has ended, and where the cut ends."""
         closing = self._closing or ""
         match = _CLOSINGS[closing].search(text, at) if closing else None
         end = match.end() if match else max(at, len(text) - max(0, len(closing) - 1))
