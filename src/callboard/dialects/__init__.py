@@ -1,4 +1,4 @@
-"""How models spell calls in text, and how to read and write it."""
+"""How models write calls in text, and how to read and write them."""
 
 from callboard.dialects.dialect import CallFrame, Dialect, Fence, Reasoning
 from callboard.dialects.grammar import Grammar, NotSpellable

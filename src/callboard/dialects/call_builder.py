@@ -1,6 +1,6 @@
-"""The calls of one text: their order, their identifiers, which names may be called, and their events.
+"""The calls of one text: their order, identifiers, allowed names, and events.
 
-Law: arguments are only ever appended to; a call that was opened is closed, whole or incomplete.
+Law: arguments are only appended to. An opened call is always closed, whole or incomplete.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ from callboard.core import (
 
 _decode = msgspec.json.Decoder().decode
 _MANY = 512
-"""Pieces that are joined to one, so that small ones weigh no more than their text."""
+"""Maximum pieces before they are joined, so that small pieces take no more memory than their text."""
 _LONE = re.compile("[\ud800-\udfff]")
 Repair = Callable[[str], Any]
 
 
 class CallBuilder:
-    """Mints calls. `tools` None takes any name for a declared one.
+    """Create calls. If `tools` is None, every name counts as declared.
 
-    A call keeps the identifier that the model gave it, unless another call of the text has it. One that
-    only counts the calls of its reply is kept only where nobody identifies the calls of a conversation.
+    A call keeps the identifier from the model, unless another call of the text has the same one. An identifier that
+    only counts the calls of its reply is kept only if there is no `identify`.
     """
 
     __slots__ = ("_declared", "_identify", "_repair", "_taken", "_usable_identifier", "count")
@@ -66,7 +66,7 @@ class CallBuilder:
         return self._declared is None or name in self._declared
 
     def without_namespace(self, name: str) -> str:
-        """The name of a declared tool that was called in a namespace: of its own name, or of any."""
+        """Return the name of a declared tool without the namespace that the model called it in."""
         head, _, tail = name.partition(".")
         if self._declared is None or name in self._declared:
             return head if head == tail and self._declared is None else name
@@ -74,13 +74,13 @@ class CallBuilder:
         return head if head == tail else leaf if leaf in self._declared else name
 
     def schema(self, name: str) -> Mapping[str, Any]:
-        """The schema of a tool's arguments; an empty one for a tool that was not declared."""
+        """Return the schema of a tool's arguments, or an empty schema for an undeclared tool."""
         tool = self._declared.get(name) if self._declared else None
         return tool.schema if tool else {}
 
     def fits(self, name: str, arguments: Mapping[str, Any] | None) -> bool:
-        """Whether the tool takes these arguments, once they are coerced."""
-        from callboard.errors import SchemaError  # noqa: PLC0415  # for objects that may be no calls
+        """Whether the tool accepts these arguments after coercion."""
+        from callboard.errors import SchemaError  # noqa: PLC0415  # for objects that may not be calls
         from callboard.schema import ArgumentsInvalid, compile_schema  # noqa: PLC0415  # as above
 
         if arguments is None:
@@ -94,7 +94,7 @@ class CallBuilder:
         return True
 
     def flags(self, name: str) -> Mapping[str, str]:
-        """The flags of a tool as a command, and the arguments that they give."""
+        """Return the flags of a tool as a command, with their arguments."""
         tool = self._declared.get(name) if self._declared else None
         return tool.cli if tool else {}
 
@@ -108,13 +108,13 @@ class CallBuilder:
         return OpenCall(started, (begin, end), self._repair), started
 
     def take_back(self, count: int, events: Iterable[Event]) -> None:
-        """Takes back the calls since there were so many."""
+        """Take back all calls after the first `count`."""
         self.count = count
         self._taken -= {event.identifier for event in events if isinstance(event, InvocationStarted)}
 
 
 class OpenCall:
-    """A call whose arguments are arriving; they become an event when they are flushed."""
+    """A call whose arguments are arriving. `flush` turns them into an event."""
 
     __slots__ = (
         "_blocks",
@@ -141,7 +141,7 @@ class OpenCall:
         self._repair = repair
 
     def write(self, json: str, end: int) -> None:
-        """Appends to the arguments what was read up to the offset `end`; halves of surrogate pairs are replaced."""
+        """Append arguments that were read up to the offset `end`. Lone surrogates are replaced."""
         self._pending.append(json if json.isascii() else _LONE.sub("\ufffd", json))
         self.end = end
 
@@ -159,14 +159,14 @@ class OpenCall:
 
     @property
     def is_whole(self) -> bool:
-        """Whether what was written is an object."""
+        """Whether the arguments are an object so far."""
         return parse_object(self._text()) is not None
 
     def _text(self) -> str:
         return "".join([*self._blocks, *self._pieces, *self._pending])
 
     def close(self, end: int, out: list[Event]) -> None:
-        """The call is whole."""
+        """End the call as a whole call."""
         self.flush(out)
         raw = self._text()
         self._blocks.clear()
@@ -180,14 +180,14 @@ class OpenCall:
         out.append(InvocationEnded(self.index, self.identifier, self.name, arguments, raw, (self.begin, end)))
 
     def abandon(self, why: str, end: int, out: list[Event]) -> None:
-        """The text ended inside the call."""
+        """End the call as incomplete, because the text ended inside it."""
         self.flush(out)
         raw = self._text()
         out.append(InvocationIncomplete(self.index, self.identifier, self.name, raw, why, (self.begin, end)))
 
 
 def parse_object(raw: str) -> dict[str, Any] | None:
-    """The JSON object that `raw` spells, None where it spells none."""
+    """Return the JSON object in `raw`, or None if there is none."""
     try:
         value = _decode(raw)
     except (msgspec.MsgspecError, RecursionError, UnicodeError):
@@ -196,12 +196,12 @@ def parse_object(raw: str) -> dict[str, Any] | None:
 
 
 def escape_json(text: str) -> str:
-    """The characters as they stand between the quotes of a JSON string. Half a pair of surrogates is none."""
+    """Escape the characters for a JSON string. Lone surrogates are replaced."""
     if not text.isascii():
         text = _LONE.sub("\ufffd", text)
     return encode_basestring(text)[1:-1]
 
 
 def quote_json(text: str) -> str:
-    """The characters as a JSON string."""
+    """Return the characters as a JSON string."""
     return f'"{escape_json(text)}"'

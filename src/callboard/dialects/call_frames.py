@@ -1,4 +1,4 @@
-"""Reads calls in their frames: what opens and closes a frame, and what happens to text inside it that is not a call."""
+"""Read calls in their frames: the markers around calls, and text inside a frame that is not a call."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SEPARATORS = f"{_BLANK},;"
 
 
 def open_frame(state: ParseState, sign: Marker) -> Reading[bool]:
-    """A call may begin here. Whether a line begins behind what is read."""
+    """Read a call that may begin here. Return whether a line begins after it."""
     buffer = state.buffer
     begin, count = buffer.offset, state.calls.count
     state.line_continues = False
@@ -51,12 +51,12 @@ def open_frame(state: ParseState, sign: Marker) -> Reading[bool]:
 
 
 def _miss(state: ParseState, sign: Marker, begin: int) -> None:
-    if any(char.isalpha() for char in sign.text):  # a bracket is a sign of any data
+    if any(char.isalpha() for char in sign.text):  # a bracket may begin any data
         state.miss(sign.text, begin)
 
 
 def _drop_marker(state: ParseState, token: Marker) -> None:
-    """Passes over a token that began nothing."""
+    """Skip a token that began nothing."""
     state.buffer.at += len(token.text)
     state.buffer.drop()
     if token.identifies is not None:
@@ -65,7 +65,7 @@ def _drop_marker(state: ParseState, token: Marker) -> None:
 
 
 def _drop_cut_call(state: ParseState) -> None:
-    """The text ended where a call begins: what there is of it is no text."""
+    """Drop the beginning of a call at the end of the text."""
     buffer = state.buffer
     begin = buffer.pending_offset
     buffer.at = len(buffer.text)
@@ -74,7 +74,7 @@ def _drop_cut_call(state: ParseState) -> None:
 
 
 def read_body(state: ParseState, frames: Sequence[DialectFrame]) -> Reading[DialectFrame]:
-    """Reads a call and what of its frame stands before it. Raises NotACall if none is there."""
+    """Read a call and any framing before it. Raises NotACall if there is no call."""
     buffer = state.buffer
     while True:
         yield from buffer.skip_blank()
@@ -105,13 +105,13 @@ def read_body(state: ParseState, frames: Sequence[DialectFrame]) -> Reading[Dial
 
 @lru_cache(maxsize=1024)
 def _bodies(frames: tuple[DialectFrame, ...]) -> list[tuple[DialectFrame, Grammar]]:
-    """What may stand in these frames, what each is for before what each also reads."""
+    """Return the grammars of these frames, sorted so that first choices precede alternatives."""
     ranked = [(rank, framed, body) for framed in frames for rank, body in enumerate(framed[1].grammars)]
     return [(framed, body) for _, framed, body in sorted(ranked, key=itemgetter(0))]
 
 
 def _pass_fence(state: ParseState, frames: Sequence[DialectFrame]) -> Reading[bool]:
-    """Passes over a fence that some models put around the JSON inside their markers."""
+    """Skip a fence that some models put around the JSON inside their markers."""
     buffer = state.buffer
     in_fence = state.fence or state.text_fence
     if in_fence or buffer.text[buffer.at] != "`" or not any(frame.openers for _, frame in frames):
@@ -125,7 +125,7 @@ def _pass_fence(state: ParseState, frames: Sequence[DialectFrame]) -> Reading[bo
 
 
 def _read_after_call(state: ParseState, framed: DialectFrame) -> Reading[None]:
-    """Reads what frames a call behind it, and the calls that follow in the same frame."""
+    """Read the framing after a call, and the next calls in the same frame."""
     buffer = state.buffer
     signs = markers_after_call(framed)
     inside, opened = True, False
@@ -170,7 +170,7 @@ def _read_after_call(state: ParseState, framed: DialectFrame) -> Reading[None]:
 
 
 def _drop_rest(state: ParseState, framed: DialectFrame) -> Reading[None]:
-    """Reads on to what closes the frame."""
+    """Skip the rest of the frame up to its closing marker."""
     buffer = state.buffer
     begin = buffer.pending_offset
     closers = markers_after_call(framed)

@@ -1,6 +1,6 @@
-"""How models write calls in text, as data: a row of the catalogue, made of frames, which hold grammars.
+"""How models write calls in text, as data: a row of the catalogue has frames, and frames have grammars.
 
-A dialect differs from another by its row alone (`table`); the code that reads is the same for all.
+Dialects differ only in their rows (`table`). The code that reads them is the same for all.
 """
 
 from __future__ import annotations
@@ -14,19 +14,18 @@ from callboard.dialects.grammar import Grammar
 
 
 class Reasoning(msgspec.Struct, frozen=True):
-    """What opens reasoning, and what closes it."""
+    """The opening and closing markers of reasoning."""
 
     opens: str
     closes: str
 
 
 class CallFrame(msgspec.Struct, frozen=True, eq=False, dict=True):
-    """The markers around calls, and the grammars of the calls inside; the first grammar is the one that is written.
+    """The markers around calls, and the grammars of the calls inside; the first grammar is used for writing.
 
-    `each` is written around one call, `section` around all of them, with `{call}` and `{calls}` in their places. The
-    words of these two, without brackets, open and close the frame, unless `opens` and `closes` say otherwise. When
-    reading, one of the openers is enough, and a closer may be missing. A frame without openers begins with the head
-    of a grammar.
+    `each` is the template around one call, `section` around all of them, with `{call}` and `{calls}`. Their words,
+    without brackets, open and close the frame, unless `opens` and `closes` are set. When reading, one of the openers is
+    enough, and a closer may be missing. A frame without openers begins with the head of a grammar.
     """
 
     grammars: tuple[Grammar, ...]
@@ -36,11 +35,11 @@ class CallFrame(msgspec.Struct, frozen=True, eq=False, dict=True):
     opens: tuple[str, ...] | None = None
     closes: tuple[str, ...] | None = None
     at_line_start: bool = False
-    """The frame opens at the beginning of a line only."""
+    """True if the frame opens only at the beginning of a line."""
     declared_only: bool = False
-    """Only the name of a declared tool makes a call; with any other name the text stays text."""
+    """True if only the name of a declared tool makes a call; otherwise the text stays text."""
     drops_rest: bool = False
-    """Text after a call inside the block is reported as a Note instead of being emitted as reply text."""
+    """True if text after a call inside the block becomes a Note instead of reply text."""
 
     @cached_property
     def openers(self) -> tuple[str, ...]:
@@ -70,31 +69,31 @@ class Dialect(msgspec.Struct, frozen=True, eq=False, dict=True):
     frames: tuple[CallFrame, ...]
     fences: tuple[Fence, ...] = ()
     prefilled: CallFrame | None = None
-    """A frame that a reply may begin in, because its prompt ended with the marker that opens it."""
+    """A frame that a reply may begin in, because its prompt ended with the opening marker."""
     prefill_identifies: bool = False
-    """A `prefilled` frame shows which dialect is spoken."""
+    """True if a `prefilled` frame identifies the dialect."""
     answer_markers: tuple[str, ...] = ()
-    """Those of `ignored` that begin the answer, and so end reasoning."""
+    """The markers in `ignored` that begin the answer and so end reasoning."""
     reasoning: tuple[Reasoning, ...] = (Reasoning("<think>", "</think>"),)
     ignored: tuple[str, ...] = ()
-    """Tokens that mean nothing to a reader, such as the end of a turn."""
+    """Tokens without a meaning for readers, such as the end of a turn."""
     template_words: tuple[tuple[str, ...], ...] = ()
     """Sets of words; a chat template with all words of one set teaches this dialect."""
     result: str = ""
-    """A call's result, with `{name}`, `{identifier}` and `{content}`; "" takes the form that serves most models."""
+    """Template of a result with `{name}`, `{identifier}` and `{content}`; "" for the form that suits most models."""
     instructions: str = ""
-    """Tells a model how to call; "" takes an example."""
+    """Instructions for calls; "" for instructions with an example."""
     is_only_format: bool = False
-    """Text is written in it too, so that it is read even where no tool may be called."""
+    """True if text is written in the dialect too, so that it is read even if no tool may be called."""
 
     alternatives: tuple[Dialect, ...] = ()
-    """Other dialects; the first of them to make a call is spoken from there on."""
+    """Other dialects. The dialect of the first call is used from there on."""
 
     rendered_as: CallFrame | None = None
-    """The frame in which calls are written, where that is not the first."""
+    """The frame for writing calls, if it is not the first."""
 
     def covers(self, dialect: Dialect) -> bool:
-        """Whether it reads what the other writes."""
+        """Whether the dialect reads everything that the other dialect writes."""
         return any(each is dialect for each in (self, *self.alternatives))
 
     @property
@@ -102,13 +101,13 @@ class Dialect(msgspec.Struct, frozen=True, eq=False, dict=True):
         return self.rendered_as or self.frames[0]
 
     def all_frames(self) -> Iterator[tuple[Dialect, CallFrame]]:
-        """All frames, each with its dialect."""
+        """Yield all frames, each with its dialect."""
         for dialect in (self, *self.alternatives):
             for frame in dialect.frames:
                 yield dialect, frame
 
     def all_prefilled(self) -> Iterator[tuple[Dialect, CallFrame]]:
-        """The frames that a reply may begin in, each with its dialect."""
+        """Yield the frames that a reply may begin in, each with its dialect."""
         for dialect in (self, *self.alternatives):
             if dialect.prefilled is not None and (dialect is self or dialect.prefill_identifies):
                 yield dialect, dialect.prefilled
@@ -120,6 +119,6 @@ class Dialect(msgspec.Struct, frozen=True, eq=False, dict=True):
 
 
 def _words(part: str) -> tuple[str, ...]:
-    """`[TOOL_CALLS]` of `[TOOL_CALLS] [`."""
+    """Return the words of a template, such as `[TOOL_CALLS]` for `[TOOL_CALLS] [`."""
     words = (word.rstrip("[").lstrip("]").replace("{{", "{").replace("}}", "}") for word in part.split())
     return tuple([word for word in words if word.strip("[]{},")])

@@ -1,6 +1,6 @@
-"""Read fences and inline code, which hold calls, or code that is not searched.
+"""Read fences and inline code: some contain calls, others contain code that is not searched.
 
-A fence ends as CommonMark says: at a line that holds nothing but a run at least as long as its opening one.
+A fence ends as in CommonMark: at a line with only a run at least as long as the opening run.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ _INFO_END = re.compile(r"[\n`{\[]")
 _LINE_END = re.compile(r"\n")
 _FENCE = 3
 CALL_LABELS = frozenset({"", "json", "tool", "tool_call", "tool_calls", "tool_use", "tools", "xml"})
-"""Labels of fences in which calls are looked for. Another label says that the fence holds code."""
+"""Labels of fences that may contain calls. Any other label means that the fence contains code."""
 
 
 def read_fence(state: ParseState, char: str) -> Reading[bool]:
-    """Read the line of a fence and a call after it. Return True if a line begins after what was read."""
+    """Read the line of a fence and a call after it. Return True if a line begins after that."""
     buffer = state.buffer
     buffer.hold()
     try:
@@ -50,7 +50,7 @@ def read_fence(state: ParseState, char: str) -> Reading[bool]:
 
 
 def _read_closing_line(state: ParseState, run: str) -> Reading[None]:
-    """Read the rest of a line that closes the open fence. A line that closes nothing is text."""
+    """Read the rest of a line that closes the open fence. Any other line is text."""
     buffer, fence = state.buffer, state.text_fence
     if fence is None or not run.startswith(fence.run):
         return
@@ -64,7 +64,7 @@ def _read_closing_line(state: ParseState, run: str) -> Reading[None]:
 
 
 def _open_fence(state: ParseState, run: str) -> Reading[None]:
-    """Read the label of a fence, and the calls that the fence begins with."""
+    """Read the label of a fence, and the calls at its beginning."""
     buffer = state.buffer
     language = yield from _read_language(state, run[0])
     if language is None:
@@ -123,7 +123,7 @@ def _read_language(state: ParseState, char: str) -> Reading[str | None]:
 
 
 def _read_to_closing_line(state: ParseState, char: str, run: int) -> Reading[None]:
-    """Reads the text of a fence that holds no call, with its closing line. All of it is said, or held."""
+    """Read the text of a fence without calls, and its closing line. Emit or hold all of it."""
     buffer = state.buffer
     line = _closing_line(char, run)
     while True:
@@ -213,7 +213,7 @@ def read_code(state: ParseState, run: int) -> Reading[None]:
 
 @lru_cache(maxsize=64)
 def _closing(char: str, run: int) -> re.Pattern[str]:
-    """The line that closes, with the newline before it, or as much of it as there is before the text's end."""
+    """Return a pattern for the closing line with the newline before it, or for its beginning at the text's end."""
     pattern = rf"{char}{{0,{MAX_RUN}}}+(?:\Z|[ \t]{{0,{MAX_RUN}}}+(?:\Z|\n(?P<done>)))"
     for _ in range(run):
         pattern = rf"(?:\Z|{char}{pattern})"
@@ -222,14 +222,14 @@ def _closing(char: str, run: int) -> re.Pattern[str]:
 
 @lru_cache(maxsize=64)
 def _closing_line(char: str, run: int) -> re.Pattern[str]:
-    """A line that closes, with the newline before it."""
+    """Return a pattern for a closing line, with the newline before it."""
     return re.compile(rf"\n[ \t]*{char}{{{run},}}[ \t\r]*\n")
 
 
 def read_fence_text(buffer: TextBuffer, fence: str, write: Callable[[str, int], object]) -> Reading[None]:
     """Write the content of the fence with its end offsets, and read the closing line.
 
-    Raises EndOfText where that is missing, with everything given.
+    If that line is missing, raise EndOfText after everything is written.
     """
     pattern = _closing(fence[0], len(fence))
     while True:
@@ -246,7 +246,7 @@ def read_fence_text(buffer: TextBuffer, fence: str, write: Callable[[str, int], 
             try:
                 yield
             except EndOfText:
-                # The text ends with the line that closes, or with a part of it.
+                # The text ends with the closing line or with a part of it.
                 if buffer.text[buffer.at :].strip().strip(fence[0]):
                     write(buffer.text[buffer.at :], buffer.base + len(buffer.text))
                 buffer.at = len(buffer.text)

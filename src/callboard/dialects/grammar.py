@@ -1,7 +1,7 @@
-"""What a grammar is: one way to write a call inside its frame.
+"""The interface of a grammar: one way to write a call inside its frame.
 
-A grammar is a frozen struct: data that says how calls are written, and three methods that recognise, read and write
-them. `read` is a generator. It takes characters from `state.buffer` and yields where it needs more of them:
+A grammar is a frozen struct with the data of a format, and three methods that recognise, read and write calls. `read`
+is a generator. It takes characters from `state.buffer` and yields when it needs more of them:
 
     def read(self, state, head, *, declared):
         buffer = state.buffer
@@ -14,10 +14,10 @@ them. `read` is a generator. It takes characters from `state.buffer` and yields 
         ...
         state.close()
 
-Three things may happen at a `yield`: more text has come; `EndOfText` is raised, and the grammar closes or abandons its
-call and lets the exception go on; `NotACall` is raised, because what it read since the head, without having opened a
-call, has grown longer than may be held. A grammar raises `NotACall` itself where it finds that there is no call: all
-that was read and not emitted becomes text again. After `state.open` nothing is taken back.
+Three things may happen at a `yield`. More text has arrived. Or `EndOfText` is raised: the grammar closes or abandons
+its call and lets the exception pass. Or `NotACall` is raised, because the text since the head is longer than the limit
+and no call was opened. A grammar raises `NotACall` itself when it finds that there is no call. All text that was read
+and not emitted then becomes text again. After `state.open` nothing is taken back.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 
 class NotSpellable(Exception):  # it says what it is
-    """The dialect has no spelling for these calls. `why` says what of them it cannot spell."""
+    """The dialect cannot spell these calls. `why` says which part."""
 
     def __init__(self, why: str) -> None:
         super().__init__(why)
@@ -51,29 +51,29 @@ class Grammar(msgspec.Struct, frozen=True, eq=False):
 
     @property
     def heads(self) -> Sequence[MarkerPattern]:
-        """What a call begins with."""
+        """The patterns that a call may begin with."""
         raise NotImplementedError
 
     def read(self, state: ParseState, head: Match, *, declared: bool) -> Reading[None]:
-        """Reads a call.
+        """Read a call.
 
         Args:
-            state: Gives the text, takes the call and its arguments.
-            head: The head that was found at the buffer's position; it is not read yet.
+            state: Provides the text, and receives the call and its arguments.
+            head: The head at the buffer's position. It is not read yet.
             declared: Only the name of a declared tool makes a call.
 
         Raises:
-            NotACall: Before a call was opened, where there is none.
+            NotACall: There is no call. Raised only before a call was opened.
         """
         raise NotImplementedError
 
     def render(self, call: InvocationCanister, index: int = 0) -> str:
-        """The text of a call; `index` counts the calls of its reply. Raises NotSpellable."""
+        """Return the text of a call; `index` is its position in the reply. Raises NotSpellable."""
         raise NotImplementedError
 
 
 def read_arguments(state: ParseState, call: OpenCall) -> Reading[None]:
-    """Reads from an opening brace up to the bracket that closes it; whether that is JSON shows when the call ends."""
+    """Read from an opening brace to its closing bracket. Whether that is JSON is checked when the call ends."""
     buffer = state.buffer
     brackets = Brackets()
     try:
@@ -91,12 +91,12 @@ def read_arguments(state: ParseState, call: OpenCall) -> Reading[None]:
 
 
 def arguments_json(call: InvocationCanister) -> str:
-    """The call's arguments as JSON, or as the model wrote them where they are no object."""
+    """Return the call's arguments as JSON, or as the model wrote them if they are not an object."""
     return call.raw if call.arguments is None else to_json(call.arguments)
 
 
 def arguments_of(call: InvocationCanister) -> dict[str, Any]:
-    """The call's arguments. Raises NotSpellable where they are no object."""
+    """Return the call's arguments. Raises NotSpellable if they are not an object."""
     if call.arguments is None:
         raise NotSpellable("its arguments are no object")
     return dict(call.arguments)
@@ -105,5 +105,5 @@ def arguments_of(call: InvocationCanister) -> dict[str, Any]:
 def to_json(value: Any) -> str:
     try:
         return msgspec.json.encode(value).decode()
-    except (TypeError, UnicodeError, OverflowError):  # integers beyond 64 bits, half a pair of surrogates
+    except (TypeError, UnicodeError, OverflowError):  # integers beyond 64 bits, lone surrogates
         return json.dumps(value, ensure_ascii=True, separators=(",", ":"))

@@ -1,4 +1,4 @@
-"""The markers of a dialect, indexed by the character that they begin with, so that text without one is skipped fast."""
+"""The markers of a dialect, indexed by their first character, so that text without markers is skipped fast."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ DialectFrame = tuple[Dialect, CallFrame]
 
 
 class Marker(NamedTuple):
-    """`frames` may open here; `read` says that the marker is not part of their body."""
+    """A marker. `frames` may open here. If `read` is True, the marker is not part of their body."""
 
     text: str
     kind: MarkerKind
@@ -32,16 +32,16 @@ class Marker(NamedTuple):
     is_opener: bool = True
     closes: str = ""
     identifies: Dialect | None = None
-    """The one dialect that has such a marker: where it stands, that is spoken."""
+    """The dialect that the marker identifies, because no other dialect has it."""
 
     @property
     def is_control_token(self) -> bool:
-        """Whether the marker is a token that no prose holds."""
+        """Whether the marker is a token that does not occur in prose."""
         return self.text.startswith(("<|", "<｜", "["))
 
 
 class Markers:
-    """Some markers, to be looked for at a position."""
+    """A set of markers that can be searched for at a position."""
 
     def __init__(self, markers: Iterable[Marker]) -> None:
         self._by_text = {marker.text: marker for marker in markers}
@@ -49,7 +49,7 @@ class Markers:
         self.start_pattern = re.compile(f"[{_char_class(self.first_chars)}]" if self.first_chars else r"(?!)")
         self._longest = max(map(len, self._by_text), default=0)
         self._prefixes = frozenset({text[:end] for text in self._by_text for end in range(1, len(text))})
-        """What a marker may be cut to."""
+        """All beginnings of markers."""
         longest_first = sorted(self._by_text, key=len, reverse=True)
         self._patterns: Mapping[str, re.Pattern[str]] = {
             first: re.compile("|".join([re.escape(text) for text in longest_first if text[0] == first]))
@@ -57,7 +57,7 @@ class Markers:
         }
 
     def beginnings(self) -> Iterator[tuple[str, list[str]]]:
-        """The characters that a marker begins with, each with what may follow it: two more characters."""
+        """Yield the first characters of markers, each with its possible next two characters."""
         for first in self.first_chars:
             yield first, sorted({re.escape(text[1:3]) for text in self._by_text if text[0] == first})
 
@@ -66,7 +66,7 @@ class Markers:
         return text in self._prefixes or text in self._by_text
 
     def find(self, text: str, at: int, *, whole: bool = False) -> Marker | Literal[False] | None:
-        """The longest marker at that position; False where more of the text has to be known, unless it is `whole`."""
+        """Return the longest marker at that position; False if more text is needed, unless the text is `whole`."""
         pattern = self._patterns.get(text[at : at + 1])
         if pattern is None:
             return False if at == len(text) and not whole else None
@@ -76,7 +76,7 @@ class Markers:
         return self._by_text[match[0]] if match else None
 
     def match_at(self, buffer: TextBuffer, *, emit: bool = False) -> Reading[Marker | None]:
-        """The longest marker at the buffer's position. With `emit`, text before it is emitted, not held, while it waits."""
+        """Return the longest marker at the buffer's position. With `emit`, emit the text before it while waiting."""
         while (marker := self.find(buffer.text, buffer.at)) is False:
             if emit:
                 buffer.emit()
@@ -94,9 +94,9 @@ _FEW = 8
 
 
 class DialectMarkers:
-    """A dialect's markers: those that stand anywhere, and those that a line may begin with.
+    """A dialect's markers: those that are valid anywhere, and those that are valid at the beginning of a line.
 
-    Only its own frames' closers are among them: of dialects that it may turn out to be, they mean nothing yet.
+    Only its own frames' closers are included. The closers of possible other dialects mean nothing yet.
     """
 
     def __init__(self, dialect: Dialect) -> None:
@@ -141,19 +141,19 @@ class DialectMarkers:
         self.calls = Markers(call_markers)
         calls, begins = _char_class(self.calls.first_chars), "|".join(_begins(self.calls)) or "(?!)"
         self.code_pattern = re.compile(f"[`\n{calls}](?:(?<=[`\n])|{begins})", re.DOTALL)
-        """What may mean something in inline code."""
+        """Matches text that may have a meaning in inline code."""
         self.plain_code = re.compile(f"`(?:[^`\n{calls}]|[{calls or '`'}](?!{begins}))++`(?=[^`])", re.DOTALL)
-        """Inline code in which no call is shown."""
+        """Matches inline code without calls."""
         self.drops = {marker.text: marker for marker in ignored}
         self.prefilled = tuple(dialect.all_prefilled())
         grammars = [body for _, frame in self.prefilled for body in frame.grammars]
         firsts = frozenset([head.prefix[:1] for body in grammars for head in body.heads])
         self.prefilled_first_chars = frozenset() if "" in firsts else firsts
-        """The characters that these frames may begin with; none if they may begin with any."""
+        """Characters that these frames may begin with; empty if they may begin with any."""
         self.line_first_chars = frozenset(self.line.first_chars) | set("`~")
         self.start_pattern = _starts(self.anywhere, self.line_first_chars, "`")
         self.fence_pattern = _starts(self.calls, "`~")
-        """What may mean something in a fence of another language."""
+        """Matches text that may have a meaning in a fence of another language."""
         self.reasoning_start_pattern = _starts(self.in_reasoning, self.line_first_chars)
         self.fences: dict[str, tuple[Dialect, Fence]] = {}
         for owner, fence in dialect.all_fences():
@@ -162,7 +162,7 @@ class DialectMarkers:
 
 
 def _deciding(dialect: Dialect) -> Iterator[tuple[str, Dialect]]:
-    """The tokens that only one of the dialects has that may be spoken, and no prose."""
+    """Yield the tokens that only one of the possible dialects has, and that do not occur in prose."""
     owners: dict[str, list[Dialect]] = {}
     for each in dialect.alternatives:
         marked = (text for reasoning in each.reasoning for text in (reasoning.opens, reasoning.closes))
@@ -174,9 +174,9 @@ def _deciding(dialect: Dialect) -> Iterator[tuple[str, Dialect]]:
 
 
 def _starts(markers: Markers, line_firsts: Iterable[str], others: str = "") -> re.Pattern[str]:
-    """A character that may begin something, or a newline before one that may begin a line.
+    """Return a pattern for characters that may begin something, or a newline before such a line.
 
-    The characters come first, in a class, which is what makes the search fast; then what follows is looked at.
+    A character class comes first because that makes the search fast. The text after it is checked next.
     """
     line = rf"(?<=\n)(?=[ \t]{{0,{MAX_RUN}}}+(?:[{_char_class(line_firsts)}]|\Z))"
     kinds = [line, *_begins(markers), *(f"(?<={other})" for other in others)]
@@ -184,9 +184,9 @@ def _starts(markers: Markers, line_firsts: Iterable[str], others: str = "") -> r
 
 
 def _begins(markers: Markers) -> list[str]:
-    """Patterns after the first character of a marker: what may follow it, or the end of the text."""
+    """Return patterns for the text after the first character of a marker, or for the end of the text."""
     begins = dict(markers.beginnings())
-    # Fewer alternatives are faster; that what follows one character may then follow another finds no sign there.
+    # Fewer alternatives are faster. Mixing up their next characters only costs a failed lookup.
     few = [first for first, more in begins.items() if len(more) < _FEW]
     groups = [(first, more) for first, more in begins.items() if first not in few]
     if few:
@@ -199,7 +199,7 @@ def _char_class(chars: Iterable[str]) -> str:
 
 
 def _openings(frame: CallFrame) -> list[tuple[str, bool]]:
-    """What opens the frame, and whether that is its own marker or the body's beginning."""
+    """Return the openings of the frame, and whether they are its own markers or beginnings of the body."""
     if frame.openers:
         return [(opener, True) for opener in frame.openers]
     return [(head.prefix, False) for body in frame.grammars for head in body.heads]
@@ -207,13 +207,13 @@ def _openings(frame: CallFrame) -> list[tuple[str, bool]]:
 
 @lru_cache(maxsize=256)
 def markers_of(dialect: Dialect) -> DialectMarkers:
-    """The markers of a dialect, arranged once."""
+    """Return the markers of a dialect. They are arranged once."""
     return DialectMarkers(dialect)
 
 
 @lru_cache(maxsize=1024)
 def markers_that_open(frames: tuple[DialectFrame, ...]) -> Markers:
-    """The markers of these frames that may still open them."""
+    """Return the markers of these frames that can still open them."""
     markers: dict[str, Marker] = {}
     for framed in frames:
         for opener in framed[1].openers:
@@ -224,7 +224,7 @@ def markers_that_open(frames: tuple[DialectFrame, ...]) -> Markers:
 
 @lru_cache(maxsize=256)
 def markers_after_call(framed: DialectFrame) -> Markers:
-    """What may stand behind a call in its frame."""
+    """Return the markers that may follow a call in its frame."""
     dialect, frame = framed
     markers = [Marker(opener, MarkerKind.CALL, (framed,)) for opener in frame.openers]
     markers += [Marker(closer, MarkerKind.CLOSE) for closer in frame.closers]

@@ -1,6 +1,6 @@
-"""The state of parsing one text: its buffer, its calls, and which dialect, frame, fence and reasoning it is in.
+"""The state of parsing one text: its buffer, its calls, and the current dialect, frame, fence and reasoning.
 
-Scanner, frames, fences and grammars share one `ParseState`; each is a generator that reads from its buffer.
+Scanner, frames, fences and grammars share one `ParseState`. Each is a generator that reads from its buffer.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ class TextFence(msgspec.Struct):
     run: str
     """The characters that opened the fence."""
     holds_calls: bool
-    """True if calls are looked for inside: the fence has no label, or one that says nothing against calls."""
+    """True if calls are looked for inside: the fence has no label, or its label permits calls."""
     is_framing: bool = False
     """True if the fence begins with a call, so that its lines are not text."""
 
 
 class ParseState:
-    """`markers` belong to the dialect that the reply uses, as far as the text has shown it."""
+    """The state of a parser. `markers` belong to the dialect of the reply, as far as it is known."""
 
     __slots__ = (
         "buffer",
@@ -56,10 +56,10 @@ class ParseState:
         self.calls = calls
         self.call: OpenCall | None = None
         self.why: Why = "stop"
-        """Why the text ended, once it has."""
+        """Why the text ended."""
         self.markers = markers_of(dialect)
         self.candidate = dialect
-        """The dialect that a call would show to be spoken."""
+        """The dialect that a call would identify."""
         self.current_frame: DialectFrame | None = None
         """The frame of the last call."""
         self.expected_closers: set[str] = set()
@@ -71,23 +71,23 @@ class ParseState:
         self.in_inner_fence = False
         """True if the last call is in a fence inside its frame."""
         self.is_list_broken = False
-        """True if the list of the last call continued with something other than a call."""
+        """True if something other than a call followed in the list of the last call."""
         self.line_continues = False
         """True if the line continues after the text that a grammar read."""
         self.missed: Note | None = None
-        """The first sign of a call that no call came of."""
+        """Note about the first sign of a call that led to no call."""
         self.pending_reasoning: list[ReasoningPiece] = []
-        """Emitted before the next call."""
+        """Reasoning to emit before the next call."""
         self.certain_events: list[Event] | None = None
-        """The events before a call that is being read inside reasoning, and may be a thought."""
+        """The events before a possible call inside reasoning, which may be a thought."""
         self.idle_pattern: re.Pattern[str] | None = None
         """If nothing is held, text without a match of this pattern is emitted unread."""
 
     def open(self, name: str, identifier: str = "", *, declared: bool = False, end: int | None = None) -> OpenCall:
-        """Begin a call with all that was read and not emitted; its head went up to `end`, by default up to here.
+        """Begin a call with all text that was read and not emitted. Its head ends at `end`, by default here.
 
         Raises:
-            NotACall: If the tool had to be declared and is not, or if the line quotes the call.
+            NotACall: The tool has to be declared and is not, or the line quotes the call.
         """
         buffer = self.buffer
         if declared and not self.calls.is_declared(name):
@@ -113,24 +113,24 @@ class ParseState:
         return self.text_fence is not None and not self.text_fence.holds_calls
 
     def begin_message(self) -> None:
-        """The header of a message was read: it shows which dialect is spoken, and begins a line."""
+        """Begin a message after its header, which identifies the dialect and begins a line."""
         self.adopt_candidate()
         self.buffer.before = ""
 
     def miss(self, sign: str, begin: int) -> None:
-        """Remember a sign of a call at this offset that no call came of."""
+        """Remember a sign of a call at this offset that led to no call."""
         if self.missed is None:
             text = f"the reply holds {sign!r} at character {begin}, and no call came of it"
             self.missed = Note("alert", text, (begin, begin), "missed_call")
 
     def emit(self, event: Event) -> None:
-        """Emit an event after the arguments that the open call has so far."""
+        """Emit an event, after the arguments that the open call has so far."""
         if self.call is not None:
             self.call.flush(self.buffer.out)
         self.buffer.out.append(event)
 
     def close(self, ahead: int = 0) -> None:
-        """Ends the call: all that was read is part of it, and `ahead` characters more."""
+        """End the call. All text that was read is part of it, and `ahead` more characters."""
         if self.call is not None:
             self.call.close(self.buffer.offset + ahead, self.buffer.out)
         self.call = None
@@ -145,7 +145,7 @@ class ParseState:
         self.buffer.discards = False
 
     def abandon(self) -> None:
-        """Ends the call as incomplete, since the text has ended."""
+        """End the call as incomplete, because the text has ended."""
         buffer = self.buffer
         buffer.at = len(buffer.text)
         if self.call is not None:
@@ -155,12 +155,12 @@ class ParseState:
         buffer.discards = False
 
     def adopt_candidate(self) -> None:
-        """From here on the candidate's markers count."""
+        """Use the candidate's markers from here on."""
         if self.candidate is not self.markers.dialect:
             self.markers = markers_of(self.candidate)
 
     def emit_until(self, starts: re.Pattern[str]) -> Reading[None]:
-        """Emits all buffered text, then waits. Input without a match of `starts` is emitted without being scanned."""
+        """Emit all buffered text, then wait. Text without a match of `starts` is emitted without being scanned."""
         buffer = self.buffer
         buffer.at = len(buffer.text)
         if not buffer.is_holding:
@@ -173,7 +173,7 @@ class ParseState:
             self.idle_pattern = None
 
     def take_events(self) -> list[Event]:
-        """The events that are certain, once."""
+        """Return the certain events, once."""
         buffer = self.buffer
         if self.call is not None:
             self.call.flush(buffer.out)

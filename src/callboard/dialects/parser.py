@@ -1,18 +1,18 @@
-"""Text in, events out: the stage that parses calls out of a model's text.
+"""Turn text into events: the stage that parses calls out of a model's text.
 
 `Parser.feed` pushes text into the buffer of a `ParseState` and resumes one generator, `scanner.scan`. That generator
-reads text until a marker begins something, and delegates (`yield from`) to the one that reads it:
+reads text until a marker begins something, and delegates (`yield from`) to the generator for it:
 
     scanner      text, code spans, reasoning; the beginnings of lines
-      fences       a fence: calls, or code in which nothing is searched for
+            fences       a fence: calls, or code that is not searched
       call_frames  the markers around calls
         grammars     one call: its name, its arguments
 
-Each `yield` in any of them comes up here and means "more text". Nothing is parsed twice: where a generator finds that
-there is no call, it raises NotACall, and what it has read becomes text. `finish` throws EndOfText into the innermost
+Each `yield` in any of them ends up here and means "more text". Nothing is parsed twice: if a generator finds that there
+is no call, it raises NotACall, and the text that it has read stays text. `finish` throws EndOfText into the innermost
 generator, which closes or abandons what is open.
 
-Law: however the text is cut, the events are the same, but for where text, reasoning and arguments are cut; and every
+Law: the events do not depend on how the text is split, except where text, reasoning and arguments are split. Every
 character is in a piece, in a call or in its framing.
 """
 
@@ -31,18 +31,17 @@ from callboard.dialects.scanner import scan
 from callboard.dialects.text_buffer import EndOfText
 
 _SLICE = 16 * 1024
-"""Characters that are parsed at once: fewer than may be held."""
+"""Maximum characters that are parsed at once. This is less than may be held."""
 
 
 class Parser:
-    """A Stage: text to TextPiece, ReasoningPiece, the events of calls, and Notes.
+    """A Stage from text to TextPiece, ReasoningPiece, the events of calls, and Notes.
 
-    `tools` are those that may be called; None takes any name, and with none at all the text passes
-    untouched where calls are not the dialect's only way to speak. `dialect` is a row or its name; `auto`
-    takes the one of which the first call is. `start_in_reasoning` is for replies whose prompt ended with
-    the marker that opens it. `identify` mints identifiers where the model gave none. `repair` is asked for
-    the arguments of whole calls that are no JSON, such as `json_repair.loads`.
-    Offsets count the characters fed. After `finish` a new text may be fed; offsets and indices go on.
+    `tools` are the tools that may be called; None accepts any name. Without any tool the text passes unchanged, unless
+    calls are the dialect's only way to write. `dialect` is a row or its name; `auto` takes the dialect of the first
+    call. `start_in_reasoning` is for replies whose prompt ended with the opening marker. `identify` creates identifiers
+    for calls without one. `repair` repairs the arguments of whole calls that are not JSON, such as `json_repair.loads`.
+    Offsets count the fed characters. After `finish` a new text may be fed; offsets and indices continue.
     """
 
     def __init__(
@@ -74,11 +73,11 @@ class Parser:
 
     @property
     def dialect(self) -> Dialect:
-        """The row; with `auto` the one that the text has shown to be spoken."""
+        """The dialect's row; with `auto` the dialect that the text has identified."""
         return self._state.markers.dialect
 
     def feed(self, text: str, /) -> list[Event]:
-        """The events that are certain with this text."""
+        """Return the events that are certain with this text."""
         state = self._state
         idle = state.idle_pattern
         if self._untouched or (idle is not None and idle.search(text) is None):
@@ -92,7 +91,7 @@ class Parser:
         return state.take_events()
 
     def finish(self, why: Why = "stop", /) -> list[Event]:
-        """The events of what is still held."""
+        """Return the events of the held text."""
         state = self._state
         state.why = why
         try:
@@ -127,6 +126,6 @@ def parse(
     start_in_reasoning: bool = False,
     identify: Identify | None = None,
 ) -> list[Event]:
-    """The events of a whole text."""
+    """Return the events of a whole text."""
     parser = Parser(tools, dialect, start_in_reasoning=start_in_reasoning, identify=identify)
     return [*parser.feed(text), *parser.finish(why)]

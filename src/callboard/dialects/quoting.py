@@ -1,17 +1,17 @@
-"""Whether the text before a call says that the call is shown, not made.
+"""Decide whether the text before a call says that the call is shown, not made.
 
-A complete call runs, whatever words surround it. A lost call is the worst that can happen, and a quotation that runs
-still meets permissions and approvals. So only the text right before the call decides, by two kinds of sign:
+A complete call runs, whatever words surround it. Losing a call is the worst outcome, while permissions and approvals
+still protect from a quoted call. So only the text right before the call decides, by two kinds of signs:
 
-- The line belongs to somebody else: a block quote, a table cell, a line of a diff, of a log or of a comment, or a quotation
-  in marks that is open where a call of one line begins.
-- The call is the first thing inside of something that displays text: an HTML element such as `<pre>`, an environment of
-  LaTeX, a here-document, a string over several lines.
+- The line belongs to somebody else: a block quote, a table cell, a line of a diff, of a log or of a comment, or an open
+  quotation in marks before a call on one line.
+- The call comes first inside something that displays text: an HTML element such as `<pre>`, an environment of LaTeX, a
+  here-document, a string over several lines.
 
 The scanner handles inline code and fences of another language.
 """
 
-# ruff: noqa: RUF001  # quotation marks that look alike differ
+# ruff: noqa: RUF001  # similar quotation marks differ
 from __future__ import annotations
 
 import re
@@ -56,7 +56,7 @@ _CLOSERS = {
     "「": "」",
     "『": "』",
 }
-"""Closing marks of each opening mark. German opens with » and closes with «."""
+"""Closing marks for each opening mark. German opens with » and closes with «."""
 _STRAIGHT = "\"'"
 _BEFORE_OPENING = "([{<=:,;>-—–/\\~|"
 
@@ -66,7 +66,7 @@ def is_quoted(before: str, *, lines: int) -> bool:
 
     Args:
         before: The text before the call, at least its line.
-        lines: Line ends between the beginning of the call and its arguments.
+        lines: Newlines between the beginning of the call and its arguments.
     """
     line = before[before.rfind("\n") + 1 :]
     if line.strip() and (_LINE.match(line) or (not lines and _leaves_quotation_open(line))):
@@ -78,7 +78,7 @@ def _leaves_quotation_open(line: str) -> bool:
     closers = ""
     for mark in _MARK.finditer(line):
         if closers:
-            is_apostrophe = mark[0] in "'’" and line[mark.end() : mark.end() + 1].isalnum()  # both
+            is_apostrophe = mark[0] in "'’" and line[mark.end() : mark.end() + 1].isalnum()  # both marks can be one
             closers = "" if mark[0] in closers and not is_apostrophe else closers
         elif mark[0] in _CLOSERS and (mark[0] not in _STRAIGHT or _opens(line, mark.start())):
             closers = _CLOSERS[mark[0]]
@@ -86,6 +86,6 @@ def _leaves_quotation_open(line: str) -> bool:
 
 
 def _opens(line: str, at: int) -> bool:
-    """Whether a straight mark may open a quotation, and is neither an apostrophe nor the sign for inches."""
+    """Whether a straight mark may open a quotation, instead of being an apostrophe or a sign for inches."""
     before, after = line[:at][-1:], line[at + 1 : at + 2]
     return not after or (not after.isspace() and (not before or before.isspace() or before in _BEFORE_OPENING))

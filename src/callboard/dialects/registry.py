@@ -1,4 +1,4 @@
-"""Find dialects by their names, and by the chat templates of the models that speak them."""
+"""Find dialects by name, or by the chat template of a model."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from callboard.text.suggest import suggest
 
 
 def get_dialect(name: str) -> Dialect:
-    """The dialect of that name, ours or a plug-in's; `-` and `_` are the same, case does not matter.
+    """Return the dialect with that name, ours or a plug-in's. Case does not matter, and `-` and `_` are the same.
 
     Raises CallerError.
     """
@@ -31,7 +31,7 @@ def get_dialect(name: str) -> Dialect:
 
 
 def dialect_of(names: Sequence[str]) -> Dialect:
-    """The dialect of these names: of several, one that reads whichever of them makes the first call.
+    """Return the dialect with this name. For several names, the first call decides which of them reads it.
 
     Raises CallerError.
     """
@@ -41,7 +41,7 @@ def dialect_of(names: Sequence[str]) -> Dialect:
 
 @lru_cache(maxsize=256)
 def either(dialects: tuple[Dialect, ...]) -> Dialect:
-    """A dialect that reads whichever of these makes the first call."""
+    """Return a dialect that reads the one of these that makes the first call."""
     spoken = tuple(dict.fromkeys([each for dialect in dialects for each in (dialect.alternatives or (dialect,))]))
     names = ", ".join([dialect.name for dialect in dialects])
     reasoning = tuple(dict.fromkeys([each for dialect in spoken for each in dialect.reasoning]))
@@ -56,9 +56,9 @@ def either(dialects: tuple[Dialect, ...]) -> Dialect:
 
 
 def dialect_of_template(template: str) -> Dialect | None:
-    """The dialect that a chat template (its text) teaches, None where it shows none.
+    """Return the dialect that the text of a chat template teaches, or None.
 
-    Of the rows of which a set of words is in the template, the one with the most of them is taken.
+    If several rows match, the row with the longest matching set of words is used.
     """
     best: tuple[int, Dialect] | None = None
     for dialect in DIALECTS.values():

@@ -1,6 +1,6 @@
-"""Write tools, calls and results as text for a model that has no field for them.
+"""Write tools, calls and results as text for a model without fields for them.
 
-Law: what is written parses as what it was made of; for what would not, NotSpellable says why.
+Law: the text parses back to the same calls. If it would not, NotSpellable says why.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _TOLD = (InvocationStarted, ArgumentsPiece, InvocationEnded)
 
 
 def render_tools(dialect: Dialect, tools: Iterable[ToolDeclaration]) -> str:
-    """The tools and how to call them, for a system prompt. The same tools give the same text."""
+    """Return the part of a system prompt with the tools and how to call them. The same tools give the same text."""
     lines = [
         to_json({"name": tool.name, "description": tool.full_description, "parameters": dict(tool.schema)})
         for tool in tools
@@ -37,7 +37,7 @@ def render_tools(dialect: Dialect, tools: Iterable[ToolDeclaration]) -> str:
 
 
 def describe_calls(dialect: Dialect) -> str:
-    """How to call, in words and by an example."""
+    """Return instructions for calls, in words and with an example."""
     return dialect.instructions or _instructions(dialect)
 
 
@@ -53,23 +53,23 @@ def _instructions(dialect: Dialect) -> str:
 
 
 def render_call(dialect: Dialect, call: InvocationCanister, tools: Iterable[ToolDeclaration] | None = None) -> str:
-    """One call as the dialect spells it. Raises NotSpellable."""
+    """Return one call as the dialect spells it. Raises NotSpellable."""
     return render_calls(dialect, [call], tools)
 
 
 def render_calls(
     dialect: Dialect, calls: Sequence[InvocationCanister], tools: Iterable[ToolDeclaration] | None = None
 ) -> str:
-    """The calls of one reply as the dialect spells them; `tools` say of which types their arguments are read.
+    """Return the calls of one reply as the dialect spells them. `tools` have the types of their arguments.
 
-    Raises NotSpellable for those that would be read as something else. Arguments that are no object are written
-    as the model wrote them, where a dialect writes JSON.
+    Raises NotSpellable for calls that would be read differently. If a dialect writes JSON, arguments that are not an
+    object are written as the model wrote them.
     """
     text = _render(dialect, calls)
     if any(call.arguments is None for call in calls):
         return text
     declared = None
-    if tools is not None:  # with the calls' own, which were called all the same
+    if tools is not None:  # plus the calls' own tools, even if they were not declared
         by_name = {tool.name: tool for tool in tools}
         declared = [*by_name.values(), *(ToolDeclaration(call.name) for call in calls if call.name not in by_name)]
     events = parse(text, declared, dialect)
@@ -85,12 +85,12 @@ def render_calls(
 
 
 def render_action(thought: str, *, call: InvocationCanister | None = None, answer: Any = None) -> str:
-    """What a model did in one go as the object of the dialect `action`: a thought, or a call or answer behind one.
+    """Return one step of a model as an object of the dialect `action`: a thought, then a call or an answer.
 
     Args:
-        thought: Left out where it is empty.
-        call: A call. Arguments that are no object are written as the model wrote them.
-        answer: The answer's text, or the value that it is where one of a schema was asked for.
+        thought: The thought; omitted if empty.
+        call: A call. Arguments that are not an object are written as the model wrote them.
+        answer: The answer's text, or a value if the answer has a schema.
     """
     members = [f'"scratchpad": {to_json(thought)}'] if thought else []
     if call is not None:
@@ -101,7 +101,7 @@ def render_action(thought: str, *, call: InvocationCanister | None = None, answe
 
 
 def render_result(dialect: Dialect, result: ResultCanister, name: str = "", number: int = 1) -> str:
-    """A call's result as the dialect writes it; with `number` and `name` of the call if the dialect has no form."""
+    """Return a call's result as the dialect writes it. `number` and `name` are for dialects without their own form."""
     text = join_texts(result_contents(result))
     if dialect.result:
         return dialect.result.replace("{content}", text, 1)
@@ -110,7 +110,7 @@ def render_result(dialect: Dialect, result: ResultCanister, name: str = "", numb
 
 
 def render_in_prose(invocation: InvocationCanister, result: ResultCanister | None) -> str:
-    """A call and its result in plain words."""
+    """Return a call and its result in plain words."""
     arguments: Mapping[str, Any] = invocation.arguments or {}
     call = f"{invocation.name}({', '.join(f'{key}={to_json(value)}' for key, value in arguments.items())})"
     if result is None:
@@ -129,7 +129,7 @@ def _render(dialect: Dialect, calls: Sequence[InvocationCanister]) -> str:
 
 
 def _first_difference(original: Mapping[str, Any], read: Mapping[str, Any] | None) -> str:
-    """What of the arguments would be read as something else."""
+    """Say which of the arguments would be read differently."""
     if read is None:
         return "its arguments would not be read as an object"
     for key in dict.fromkeys([*original, *read]):

@@ -1,7 +1,7 @@
 """A dialect from a model's own file: the `response_template` of its tokenizer_config.json.
 
-A new model needs no row of ours where its file says how its replies are parsed. Its patterns are never run: what can
-be read of them is spelled as markers, which are bounded, and what cannot is refused with its place.
+A new model needs no row of ours if its file says how to parse its replies. Its patterns are never run. Readable parts
+of them become markers, which are limited. Other parts are refused with their place.
 Source: transformers 5.23, `utils/chat_parsing`, version 1 of the templates.
 """
 
@@ -27,10 +27,10 @@ from callboard.errors import CallerError
 _CALLS: Final = "tool_calls"
 _REASONING: Final = ("reasoning_content", "reasoning", "thinking")
 _SPELLINGS: Final = 16
-"""Of one marker, at most."""
+"""Maximum spellings of one marker."""
 _DEPTH: Final = 16
 _LONGEST: Final = 16_384
-"""Bytes of a template; those that models have take 2,000."""
+"""Maximum bytes of a template; real ones have about 2,000."""
 _TOKEN: Final = re.compile(
     r"""\(\?P<(?P<field>\w+)>(?:\\.|\[(?:\\.|[^\]\\])+\]|[^()\\[])*\)   # what a pattern calls by a name
     | (?P<blank>\\s\*|\\n[?*]|\[\ ]\*|\ \*)
@@ -44,7 +44,7 @@ _TOKEN: Final = re.compile(
 )
 _VALUE: Final = re.compile(r"\(\?P<value>(?:\\.|[^()\\])*\)")
 _TAG: Final = re.compile(r"<(\w+)[ =][^<>]*\{name\}")
-"""A tag that says the name: it is closed by its own."""
+"""A tag with the name, which its own closing tag closes."""
 _FIELD: Final = re.compile(r"(?<!\{)\{\w")
 _PLACEHOLDER: Final = re.compile(r"\{(\w+(?:\.\w+)*)\}")
 _CONTROL: Final = {"n": "\n", "t": "\t"}
@@ -75,17 +75,17 @@ class _Template(msgspec.Struct):
 
 
 def read_response_template(config: Mapping[str, Any], name: str = "response_template") -> Dialect:
-    """The dialect that a model's file describes.
+    """Return the dialect that a model's file describes.
 
     Args:
-        config: What a tokenizer_config.json holds, or its `response_template` alone.
-        name: What the dialect is called.
+        config: The contents of a tokenizer_config.json, or only its `response_template`.
+        name: The name of the dialect.
 
     Returns:
-        A row that reads what the template reads, streams it, and spells calls in the same form.
+        A row that reads what the template reads, streams it, and writes calls in the same form.
 
     Raises:
-        CallerError: There is no template, or something of it has no row of ours; the path says what.
+        CallerError: There is no template, or a part of it is not supported. The path names the part.
     """
     if "fields" not in config and "response_template" not in config and "response_schema" in config:
         raise _error("response_schema", "transformers 5.13 has replaced it by response_template", _HINT)
@@ -100,7 +100,7 @@ def read_response_template(config: Mapping[str, Any], name: str = "response_temp
     fields = template.fields
     spoken = [field for key, field in fields.items() if key not in (_CALLS, *_REASONING)]
     drops = [each for field in spoken for edge in ("open", "close") for each in _edges(field, edge, "fields.content")]
-    # Behind a call or a thought, a model may begin a message anew.
+    # After a call or a thought, a model may begin another message.
     drops += _edges(template, "start_anchor", "response_template")
     return Dialect(
         name,
@@ -126,7 +126,7 @@ def _frame(field: _Field) -> CallFrame:
     path = f"fields.{_CALLS}"
     opens = [*_edges(field, "open", path)]
     edges = [*_edges(field, "close", path)]
-    # A brace that ends the call is its own, and what stands behind it ends the frame.
+    # A brace that ends the call is part of the call. The text after it ends the frame.
     tail = "}}" if any(each.startswith("}}") for each in edges) else ""
     closes = tuple(_plain([each.removeprefix("}}") for each in edges]))
     end = closes[0] if closes else ""
@@ -143,7 +143,7 @@ def _frame(field: _Field) -> CallFrame:
 
 
 def _body(field: _Field, opens: tuple[str, ...], closes: tuple[str, ...], tail: str, path: str) -> Grammar:
-    """Of calls whose name stands before their arguments."""
+    """Return the grammar of calls whose name precedes their arguments."""
     content, options = field.content, field.content_args
     if content == "json" and not (options.unquoted_keys or options.string_delims):
         return NameThenJson(opens, ends=closes, tail=tail)
@@ -166,12 +166,12 @@ def _body(field: _Field, opens: tuple[str, ...], closes: tuple[str, ...], tail: 
 
 
 def _roles(field: _Field, path: str) -> dict[str, Role] | None:
-    """What the members of an object are for, where a call is one; None where its name stands before it."""
+    """Return the roles of an object's members if a call is one object; None if the name precedes it."""
     if field.content != "json":
         return None
     transform = field.transform
     function = transform.get("function", transform) if isinstance(transform, Mapping) else transform
-    if not isinstance(function, Mapping):  # the object as it is
+    if not isinstance(function, Mapping):  # the object unchanged
         return {}
     places = {key: _PLACEHOLDER.fullmatch(str(function.get(key, ""))) for key in ("name", "arguments")}
     if not all(places.values()):
@@ -190,7 +190,7 @@ def _objects(roles: Mapping[str, Role]) -> JsonObjects:
 
 
 def _edges(field: _Field | _Template, edge: str, path: str) -> Iterator[str]:
-    """The templates of what opens or closes a field."""
+    """Yield the templates that open or close a field."""
     config = getattr(field, edge)
     if len(config) > _SPELLINGS and not isinstance(config, str):
         raise _error(f"{path}.{edge}", f"more than {_SPELLINGS} markers", _HINT)
@@ -202,13 +202,13 @@ def _edges(field: _Field | _Template, edge: str, path: str) -> Iterator[str]:
 
 
 def _plain(templates: Iterable[str]) -> list[str]:
-    """The words of templates, without those in which something varies."""
+    """Return the words of templates, without words that have fields."""
     words = [re.sub(r"^\{_\}|\{_\}$", "", each).replace("{_}", " ") for each in templates]
     return [each.replace("{{", "{").replace("}}", "}") for each in words if each and not _FIELD.search(each)]
 
 
 def _spellings(pattern: str, path: str) -> list[str]:
-    """The templates of markers that a pattern matches, without the text's end."""
+    """Return the templates of the markers that a pattern matches, without the text's end."""
     spellings, at = _alternatives(pattern, 0, path)
     if at < len(pattern):
         raise _unreadable(pattern, at, path)
@@ -217,7 +217,7 @@ def _spellings(pattern: str, path: str) -> list[str]:
 
 
 def _alternatives(pattern: str, at: int, path: str, depth: int = 0) -> tuple[list[str], int]:
-    """Up to the pattern's end, or to a bracket that nothing here opened."""
+    """Read alternatives up to the pattern's end, or to an unmatched closing bracket."""
     if depth > _DEPTH:
         raise _unreadable(pattern, at, path)
     done: list[str] = []

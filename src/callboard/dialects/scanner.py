@@ -1,10 +1,10 @@
-"""Reads a text: which part of it is text, reasoning, code or a call.
+"""Read a text, and tell text, reasoning, code and calls apart.
 
-A marker may open a call anywhere but in inline code and in fences of another language. Forms without a marker (a fence,
-an object, a label) are read at the beginning of a line only. A call inside reasoning counts only if nothing closes the
-reasoning after it, so the text from there on waits.
+A marker may open a call anywhere except in inline code and in fences of another language. Forms without a marker (a
+fence, an object, a label) are read only at the beginning of a line. A call inside reasoning counts only if nothing
+closes the reasoning after it, so the text from there on waits.
 
-Law: text is emitted in its order; a marker that opens no call is text.
+Law: text is emitted in order. A marker that opens no call is text.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def scan(state: ParseState, *, thinking: bool) -> Reading[None]:
 
 
 def _begin_prompted(state: ParseState) -> Reading[None]:
-    """Reads what a reply may begin with whose prompt ended with a marker."""
+    """Read the beginning of a reply whose prompt ended with a marker."""
     buffer = state.buffer
     buffer.hold()
     try:
@@ -115,11 +115,11 @@ def _read_marker(state: ParseState, marker: Marker) -> Reading[bool]:
 
 
 def _read_line(state: ParseState) -> Reading[bool]:
-    """Read what only the beginning of a line may hold. Return True if another line begins after it."""
+    """Read forms that are valid only at the beginning of a line. Return True if another line begins after them."""
     buffer = state.buffer
     if not (yield from _may_begin_line(state)):
         return False
-    at = _INDENT.match(buffer.text, buffer.at).end()  # type: ignore[union-attr]  # it matches nothing, too
+    at = _INDENT.match(buffer.text, buffer.at).end()  # type: ignore[union-attr]  # it also matches nothing
     char = buffer.text[at]
     buffer.emit()
     buffer.at = at

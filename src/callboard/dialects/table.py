@@ -1,7 +1,7 @@
 """The dialects: one row for each way in which models write calls.
 
-A dialect differs from another by its row alone, so this file is as long as there are dialects. Each row's sources are
-the chat template of its models, and the parsers of vLLM 0.32 and SGLang 0.5.23.
+Dialects differ only in their rows, so this file is as long as there are dialects. The sources of each row are the chat
+template of its models, and the parsers of vLLM 0.32 and SGLang 0.5.23.
 """
 
 from __future__ import annotations
@@ -525,7 +525,7 @@ KIMI_K3 = Dialect(
 # A name, then pairs of tags.
 
 _PAIRS = XmlTags(
-    calls=("{name}", "{name}\\n"),  # where the newlines of GLM 4.5 were escaped
+    calls=("{name}", "{name}\\n"),  # with the escaped newlines of GLM 4.5
     arguments=("<arg_key>{key}</arg_key>{_}<arg_value>", "\\n<arg_key>{key}</arg_key>\\n<arg_value>"),
     argument_end="</arg_value>",
     ends=(),
@@ -768,7 +768,7 @@ _TOOL_LINES = replace(_COMMANDS, grammars=(ShellCommands(CodeCall(())),))
 TOOL_COMMANDS = replace(
     MARKDOWN_BASH, fences=tuple([replace(each, frame=_TOOL_LINES) for each in MARKDOWN_BASH.fences])
 )
-"""Only a block of which each line begins with a declared tool is calls; any other block stays text."""
+"""Commands only if each line of the block begins with a declared tool; any other block stays text."""
 
 # Words around JSON, and JSON alone.
 
@@ -807,7 +807,7 @@ TOOL_USE = Dialect(
     result="<tool_result>\n{content}\n</tool_result>",
 )
 
-# Without this sentence Qwen2.5-Coder-0.5B answers from nothing; with it, it calls.
+# Without this sentence Qwen2.5-Coder-0.5B does not call and makes its answer up.
 _NEVER_GUESS = "Never compute or guess what a tool can tell: call the tool."
 _JSON_WORDS = frozenset(
     {"", "json", "jsonc", "json5", "tool", "tools", "tool_call", "tool_calls", "tool_use", "function"}
@@ -921,7 +921,7 @@ _SPOKEN = (
     replace(REACT, frames=(_ACTION,)),
     TOOL_USE,
 )
-"""Those that `auto` looks for: not what reads code as calls, and not what other texts are full of."""
+"""The dialects that `auto` looks for: without dialects that read code as calls or match ordinary text."""
 AUTO = replace(
     JSON,
     name="auto",

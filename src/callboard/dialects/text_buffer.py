@@ -1,14 +1,14 @@
 """The text that has arrived and is not emitted yet.
 
-A grammar is a generator that reads from this buffer; a bare `yield` waits for more text. At a `yield` EndOfText is
-raised when there is none, and NotACall when what was read since `hold` has grown longer than MAX_HELD characters.
+A grammar is a generator that reads from this buffer; a bare `yield` waits for more text. If there is no more text, the
+`yield` raises EndOfText. If the text since `hold` is longer than MAX_HELD characters, it raises NotACall.
 
     text:   ...emitted | read, pending | not read yet
                        ^ pending_offset ^ at
 
-What was read is pending until it is emitted as text (`emit`), or dropped because it went into a call (`drop`).
+Text that was read is pending until it is emitted as text (`emit`), or dropped because it belongs to a call (`drop`).
 
-Law: each character is looked at a constant number of times.
+Law: each character is read a constant number of times.
 """
 
 from __future__ import annotations
@@ -21,33 +21,33 @@ from callboard.core import Event, Note, NoteKind, ReasoningPiece, TextPiece
 from callboard.text.marker_pattern import MarkerPattern, Match
 
 MAX_HELD = 64 * 1024
-"""Characters that may wait until it is decided what they are."""
+"""Maximum characters that may wait until they are decided."""
 
 MAX_RUN = 64
-"""Characters of a run that opens or closes a fence, of its language, and of white space around them."""
+"""Maximum characters of a run that opens or closes a fence, of its language, and of white space around them."""
 
 MAX_BEFORE = 512
-"""Characters before a call that decide whether they quote it."""
+"""Number of characters before a call that decide whether they quote it."""
 
 _MAX_PIECES = 64
-"""Pieces of emitted text that are kept before their last characters are joined."""
+"""Maximum pieces of emitted text before their last characters are joined."""
 _NO_BLANK = re.compile(r"\S")
 _NEVER = 1 << 62
 
 T = TypeVar("T")
 Reading: TypeAlias = Generator[None, None, T]
-"""A generator that waits for text; its value is what it has read."""
+"""A generator that waits for text and returns what it has read."""
 
 
-class EndOfText(Exception):  # no error: it tells a generator that no text follows
+class EndOfText(Exception):  # not an error: a signal to a generator that no text follows
     """There is no more text."""
 
 
-class NotACall(Exception):  # no error either
-    """What was read since `hold` is no call; it is text, and not emitted yet."""
+class NotACall(Exception):  # not an error either
+    """The text since `hold` is not a call. It is text that is not emitted yet."""
 
 
-class TooLong(Exception):  # the same for a recording
+class TooLong(Exception):  # a signal about a recording
     """The recording has become too long."""
 
 
@@ -79,11 +79,11 @@ class TextBuffer:
         self.piece_type: type[TextPiece | ReasoningPiece] = TextPiece
         """The event class for emitted text: TextPiece or ReasoningPiece."""
         self._recent: list[str] = []
-        """Pieces of emitted text since the last call, the last MAX_BEFORE characters at least."""
+        """Pieces of emitted text since the last call, with at least the last MAX_BEFORE characters."""
         self.discards = False
-        """What is read need not be kept, since it goes into a call."""
+        """True if text does not need to be kept, because it goes into a call."""
         self._pending_at = 0
-        """Where the pending part of `text` begins; earlier parts are in `_held_pieces`."""
+        """Start of the pending part in `text`; earlier parts are in `_held_pieces`."""
         self._held_pieces: list[str] = []
         self._held_size = 0
         self._limit = _NEVER
@@ -91,16 +91,16 @@ class TextBuffer:
         self._record_from = 0
         self._record_limit = _NEVER
 
-    # The text comes in.
+    # Incoming text.
 
     @property
     def room(self) -> int:
-        """How many more characters may come before something has waited too long."""
+        """Number of characters that may still arrive before the limit is reached."""
         return min(self._limit, self._record_limit) - self.base - len(self.text)
 
     @property
     def limit_error(self) -> type[Exception]:
-        """What to raise when there is no room."""
+        """The exception to raise at the limit."""
         return TooLong if self._record_limit <= self._limit else NotACall
 
     def push(self, piece: str) -> None:
@@ -116,7 +116,7 @@ class TextBuffer:
         self.at = self._pending_at = 0
 
     def skip(self, text: str) -> tuple[int, int]:
-        """Pass over a text, where nothing is pending or unread. Returns its offsets."""
+        """Skip a text while nothing is pending or unread. Return its offsets."""
         begin = self.base + len(self.text)
         self.base = begin + len(text)
         self.text = ""
@@ -125,7 +125,7 @@ class TextBuffer:
         return begin, self.base
 
     def unread(self, text: str) -> None:
-        """Gives back the last characters that were read."""
+        """Put back the last characters that were read."""
         if self._record is not None:
             record = "".join([*self._record, self.text[self._record_from : self.at]])
             self._record = [record[: len(record) - len(text)]]
@@ -134,11 +134,11 @@ class TextBuffer:
         self.base += self.at - len(text)
         self.at = self._pending_at = 0
 
-    # What was read is emitted, dropped or noted.
+    # Text that was read is emitted, dropped or noted.
 
     @property
     def offset(self) -> int:
-        """Of the next character."""
+        """The offset of the next character."""
         return self.base + self.at
 
     @property
@@ -166,7 +166,7 @@ class TextBuffer:
 
     @property
     def pending_lines(self) -> int:
-        """Newlines in what was read and is pending."""
+        """Number of newlines in the pending text."""
         held = sum(piece.count("\n") for piece in self._held_pieces)
         return held + self.text.count("\n", self._pending_at, self.at)
 
@@ -200,17 +200,17 @@ class TextBuffer:
     def note(self, kind: NoteKind, text: str, begin: int) -> None:
         self.out.append(Note(kind, text, offsets=(begin, self.offset)))
 
-    # What was read may turn out to be text.
+    # Text that was read may turn out to be text of the reply.
 
     def hold(self) -> None:
-        """The pending text may be a call: NotACall is raised if that is not decided (`release`) within MAX_HELD."""
+        """Hold text that may be a call. NotACall is raised if it is not decided (`release`) within MAX_HELD characters."""
         self._limit = self.pending_offset + MAX_HELD
 
     def release(self) -> None:
         self._limit = _NEVER
 
     def start_recording(self) -> None:
-        """Record what is read from here on, emitted or not."""
+        """Record the text that is read from here on, emitted or not."""
         self._record = []
         self._record_from = self.at
         self._record_limit = self.offset + MAX_HELD
@@ -223,7 +223,7 @@ class TextBuffer:
 
     @property
     def is_holding(self) -> bool:
-        """Between `hold` and `release`."""
+        """Whether `hold` was called without `release`."""
         return self._limit < _NEVER
 
     # Reading.
@@ -239,13 +239,13 @@ class TextBuffer:
             yield
 
     def peek(self) -> Reading[str]:
-        """The next character, not read yet."""
+        """Return the next character without reading it."""
         while self.at >= len(self.text):
             yield
         return self.text[self.at]
 
     def match_first(self, markers: Sequence[MarkerPattern]) -> Reading[tuple[int, Match] | None]:
-        """The index and match of the first marker that matches here, which is not read yet; None for none."""
+        """Return the index and match of the first marker that matches here, without reading it, or None."""
         while True:
             for index, marker in enumerate(markers):
                 match = marker.match(self.text, self.at)

@@ -1,1 +1,1 @@
-"""The forms that the body of a call takes. Each module reads one, and spells it."""
+"""The formats for the body of a call. Each module reads and writes one."""

@@ -1,4 +1,4 @@
-"""Code that is a call: of a tool that runs code, or a command a line."""
+"""Code that is a call of a tool that runs code, or one command per line."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ _PART = re.compile(
     r"""|(?P<end>\n)|\s|(?P<open>.)""",
     re.DOTALL,
 )
-"""A part of a command. `open` is a quotation or an escape that nothing ends."""
+"""A part of a command. `open` is an unfinished quotation or escape."""
 _IN_WORD = frozenset({"escaped", "single", "double", "plain"})
 _ESCAPE = re.compile(r"\\([\"\\$`n])")
 _OPERATORS = frozenset({"&&", "||", "|", ";", "&", "<", "<<", ">", ">>"})
 _Word: TypeAlias = tuple[str, bool]
-"""A word, and whether any of it is in quotation marks or escaped."""
+"""A word, and whether any of it is quoted or escaped."""
 
 
 class CodeCall(Grammar, frozen=True, eq=False):
-    """All of the code is the one argument of the first of these tools that is declared and takes one string."""
+    """Take all of the code as the argument of the first declared tool in `tools` that takes one string."""
 
     tools: tuple[str, ...]
     ends: tuple[str, ...] = ()
@@ -70,7 +70,7 @@ class CodeCall(Grammar, frozen=True, eq=False):
         state.close()
 
     def tool(self, state: ParseState) -> tuple[str, str]:
-        """The tool and its argument. Raises NotACall if there is none."""
+        """Return the tool and its argument. Raises NotACall if there is none."""
         for name in self.tools:
             if (
                 not state.calls.takes_any
@@ -89,7 +89,7 @@ class CodeCall(Grammar, frozen=True, eq=False):
 
 
 class ShellCommands(Grammar, frozen=True, eq=False):
-    """Each line is a call if each begins with a declared tool; else all of it is what `shell` makes of it."""
+    """Take each line as a call if each begins with a declared tool; otherwise take the code as a call of `shell`."""
 
     shell: CodeCall
 
@@ -152,7 +152,7 @@ class ShellCommands(Grammar, frozen=True, eq=False):
 
 
 def _word(buffer: TextBuffer) -> Reading[str]:
-    """The first word, not read yet."""
+    """Return the first word without reading it."""
     while True:
         match = _WORD.match(buffer.text, buffer.at)
         if match is not None and (match.end() < len(buffer.text) or len(match[0]) == MAX_NAME):
@@ -167,7 +167,7 @@ def _word(buffer: TextBuffer) -> Reading[str]:
 
 
 def _unread(buffer: TextBuffer, begin: int) -> None:
-    """Give back what was read since the offset `begin`, all of which is pending."""
+    """Put back all text since the offset `begin`. All of it must be pending."""
     read = buffer.offset - begin
     pending = buffer.take()
     buffer.unread(pending)
@@ -178,10 +178,10 @@ _Command: TypeAlias = tuple[str, str, list[_Word], str]
 
 
 def _split(text: str) -> list[_Command]:
-    r"""The commands of a text, a line each: the name, the line, the words, and why it cannot be read.
+    r"""Split a text into commands, one per line: the name, the line, the words, and an error if it cannot be read.
 
-    Quotation marks and backslashes are those of a shell. In double quotes `\n` is also a line's end, if the text is in
-    one line, because models write texts of several lines so.
+    Quotes and backslashes work as in a shell. In double quotes `\n` also means a newline if the text is on one line,
+    because models write texts with several lines that way.
     """
     commands: list[_Command] = []
     words: list[_Word] = []
@@ -221,10 +221,10 @@ def _split(text: str) -> list[_Command]:
 def _read_command(
     calls: CallBuilder, name: str, line: str, words: Sequence[_Word], fault: str
 ) -> tuple[str, str, bool]:
-    """The tool, the arguments in JSON by its flags and their order, and whether they fit its schema's names.
+    """Return the tool, the arguments in JSON by their flags and order, and whether all names are in its schema.
 
-    A flag that the tool does not have, and a word too many, are arguments too, so that the model reads that they are
-    wrong. If the line cannot be read, the arguments are the line itself and the reason.
+    Unknown flags and surplus words become arguments too, so that the model reads that they are wrong. If the line
+    cannot be read, the arguments are the line itself and the reason.
     """
     operator = next((word for word, quoted in words if not quoted and word in _OPERATORS), "")
     if fault or operator:
@@ -262,10 +262,10 @@ def _read_command(
 def _place(
     values: Sequence[str], options: dict[str, Any], schema: Mapping[str, Any], flags: Mapping[str, str]
 ) -> list[str]:
-    """Give the values without flags to the arguments in their order; the values for which there is none.
+    """Assign the values without flags to the arguments in their order. Return the values that are left.
 
-    A row of `cli` such as `action=grep` names the arguments that follow this value. The row `action=` names those that
-    follow if `action` is left out.
+    A row of `cli` such as `action=grep` names the arguments that follow this value. The row `action=` names the
+    arguments that follow if `action` is omitted.
     """
     remaining = [*values]
     keys = [key for key in keys_of(schema) if key not in options]

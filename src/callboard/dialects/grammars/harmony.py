@@ -1,4 +1,4 @@
-"""Messages that are calls where their header names a recipient: OpenAI's harmony, which has channels as well, and Muse.
+"""Messages that are calls if their header names a recipient: OpenAI's harmony, which also has channels, and Muse.
 
 Source: the harmony format's documentation.
 """
@@ -41,13 +41,13 @@ _TO = (compile_marker("<|start|>assistant{_}to={name}<|message|>"),)
 _TO_PROMPTED = (compile_marker("to={name}<|message|>"), compile_marker("assistant{_}to={name}<|message|>"))
 _MESSAGE_ENDS = (compile_marker("<|eom|>"), compile_marker("<|eot|>"))
 _PARTIES = frozenset({"all", "assistant", "commentary", "developer", "self", "system", "user"})
-"""Recipients that are no tools."""
+"""Recipients that are not tools."""
 
 
 class HarmonyChannels(Grammar, frozen=True, eq=False):
-    """One message: a call, reasoning, or the header of one whose text follows.
+    """One message: a call, reasoning, or a header that text follows.
 
-    `prefilled` is for one whose header began in the prompt.
+    `prefilled` is for a message whose header began in the prompt.
     """
 
     prefilled: bool = False
@@ -105,9 +105,9 @@ def _call(state: ParseState, name: str) -> Reading[None]:
 
 
 class HarmonyRecipients(Grammar, frozen=True, eq=False):
-    """The header of one of Muse's messages, with its text where that is for no tool: no call stands in it.
+    """The header of a Muse message. If the message is not for a tool, its text follows, and no call is searched in it.
 
-    `prefilled` is for one whose header began in the prompt.
+    `prefilled` is for a message whose header began in the prompt.
     """
 
     prefilled: bool = False
@@ -125,7 +125,7 @@ class HarmonyRecipients(Grammar, frozen=True, eq=False):
         buffer.drop()
         buffer.release()
         if recipient not in _PARTIES:
-            return  # the call decides; where the header is quoted, so is the call
+            return  # the call decides; if the header is quoted, the call is quoted too
         yield from _say(state, ReasoningPiece if recipient == "self" else TextPiece, _MESSAGE_ENDS)
         if end := (yield from buffer.match_first(_MESSAGE_ENDS)):
             buffer.at = end[1].end
@@ -141,7 +141,7 @@ class HarmonyRecipients(Grammar, frozen=True, eq=False):
 
 
 def _say(state: ParseState, piece: type[TextPiece | ReasoningPiece], markers: Sequence[MarkerPattern]) -> Reading[None]:
-    """Says the text up to one of the markers."""
+    """Emit the text up to one of the markers."""
     buffer = state.buffer
     buffer.piece_type = piece
     while True:

@@ -1,21 +1,21 @@
 """Calls as JSON objects, one by one or in a list.
 
-Theory of operation. `_Object` reads one object with `text.json_object.JsonObject`, a tokenizer that reports keys, the
-beginnings and ends of values, and does not decode them. Each key has a `Role` (name, arguments, identifier, wrapper,
-list of calls, answer ...); the role decides what becomes of its value (`_value`):
+Theory of operation. `_Object` reads one object with `text.json_object.JsonObject`, a tokenizer that reports keys and
+the beginnings and ends of values without decoding them. Each key has a `Role` (name, arguments, identifier, wrapper,
+list of calls, answer ...). The role decides what happens to its value (`_value`):
 
-- *captured* until it is whole (`_capture`): a name, an identifier, arguments that come before the name;
-- *streamed* into the call as it arrives (`_stream`): arguments whose name is known;
+- *captured* until it is whole (`_capture`): a name, an identifier, arguments before the name;
+- *streamed* into the call as it arrives (`_stream`): arguments after the name;
 - *held* (`_hold`): arguments in an object that is judged strictly, until its last member is known;
 - *emitted* as text or reasoning (`_say`), *entered* (a wrapper), or read as a list of calls (`_calls`);
-- skipped, where the role is none of a call's.
+- skipped, if the key has no role.
 
-If no marker says that an object is a call, the object is judged *strictly*: it names a declared tool, and has arguments
-that are no schema. With members that no call has (`reason`, `thought`, but also those of a record), the arguments have
-to fit the tool's schema. The last member may be any, so such an object is held until it closes, and one that fails is
-read to its end, so that nothing in it is taken for a call.
+If no marker says that an object is a call, the object is judged *strictly*: it has to name a declared tool and have
+arguments that are not a schema. If it has other members (`reason`, `thought`, but also the members of a record), its
+arguments have to fit the tool's schema. The last member may decide, so such an object is held until it closes. If it is
+not a call, it is read to its end, so that nothing inside it counts as a call.
 
-Law: nothing is emitted before the object is decided; then nothing that was emitted changes.
+Law: nothing is emitted before the object is decided. After that no emitted event changes.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from callboard.text.marker_pattern import MarkerPattern, Match, compile_marker
 
 
 class Role(Enum):
-    """What a member of a call object is for."""
+    """The role of a member in a call object."""
 
     NAME = "name"
     ARGUMENTS = "arguments"
@@ -49,7 +49,7 @@ class Role(Enum):
     TEXT = "text"
     REASONING = "reasoning"
     WRAPPER = "wrapper"
-    """An object whose members count as the call's own. A string in its place is the name."""
+    """An object whose members count as the call's own. A string here is the name."""
     CALLS = "calls"
     """A list of call objects."""
     THOUGHTS = "thoughts"
@@ -57,7 +57,7 @@ class Role(Enum):
     ONLY = "only"
     """The key is the name, the value the arguments."""
     KIND = "kind"
-    """What kind of object it is: one of CALL_KINDS."""
+    """The kind of the object: one of CALL_KINDS."""
 
 
 CALL_KEYS: Mapping[str, Role] = MappingProxyType(
@@ -78,7 +78,7 @@ CALL_KEYS: Mapping[str, Role] = MappingProxyType(
     }
 )
 CALL_KINDS = frozenset({"function", "function_call", "tool_call", "tool_use"})
-"""The types of a call object, as OpenAI and Anthropic call it, and so models do."""
+"""Types of call objects in the formats of OpenAI and Anthropic, which models imitate."""
 
 _SAYING = (Role.TEXT, Role.REASONING)
 _NAMING = (Role.NAME, Role.WRAPPER)
@@ -89,12 +89,12 @@ _HEADS = (compile_marker("{{{{"), compile_marker("{{"), compile_marker("[{_}{{")
 
 
 class JsonObjects(Grammar, frozen=True, eq=False, dict=True):
-    """`keys` says what the members are for; without them the key is the name. `call` spells one."""
+    """`keys` has the roles of the members; without them the key is the name. `call` is the template for writing."""
 
     keys: Mapping[str, Role] = CALL_KEYS
     call: str = '{{"name": {name}, "arguments": {arguments}}}'
     header: str = ""
-    """What stands before the object. Its `{name}` is told again inside."""
+    """The text before the object. The object repeats its `{name}`."""
 
     @cached_property
     def heads(self) -> Sequence[MarkerPattern]:
@@ -121,7 +121,7 @@ class JsonObjects(Grammar, frozen=True, eq=False, dict=True):
 
 
 def _list(body: JsonObjects, state: ParseState, declared: bool, *, inner: bool = False) -> Reading[bool]:
-    """From the first object on; whether the list was closed behind the last. If not, what is there is no call."""
+    """Read a list from its first object. Return whether it was closed; if not, its rest is not a call."""
     buffer = state.buffer
     while True:
         each = _Object(body, state, declared, inner=inner)
@@ -145,7 +145,7 @@ def _list(body: JsonObjects, state: ParseState, declared: bool, *, inner: bool =
 
 
 def _close_doubled(state: ParseState) -> Reading[None]:
-    """Reads the second brace of an object in two: as Qwen2.5-Coder's template spells its example, and so the model."""
+    """Read the second brace of an object in two braces: Qwen2.5-Coder's template has such an example."""
     buffer = state.buffer
     try:
         yield from buffer.skip_blank()
@@ -157,7 +157,7 @@ def _close_doubled(state: ParseState) -> Reading[None]:
 
 
 def _leave_list(state: ParseState) -> Reading[None]:
-    """Reads a list to its end: where one of its objects is no call, the others are none."""
+    """Skip a list to its end. If one of its objects is not a call, the others are not calls either."""
     buffer, brackets = state.buffer, Brackets()
     brackets.step("[", 0)
     closed = False
@@ -168,7 +168,7 @@ def _leave_list(state: ParseState) -> Reading[None]:
 
 
 def _is_schema(arguments: Mapping[str, Any], schema: Mapping[str, Any]) -> bool:
-    """Whether they describe the arguments of a tool with that schema, rather than give them."""
+    """Whether the object describes the arguments of a tool with that schema instead of giving them."""
     if any(key in arguments for key in keys_of(schema)):
         return False
     described = isinstance(arguments.get("properties"), dict) or "$ref" in arguments
@@ -176,7 +176,7 @@ def _is_schema(arguments: Mapping[str, Any], schema: Mapping[str, Any]) -> bool:
 
 
 class _Object:
-    """Reads one object, whose opening brace is the next character."""
+    """A reader of one object, whose opening brace is the next character."""
 
     def __init__(
         self, body: JsonObjects, state: ParseState, declared: bool, *, inner: bool = False, doubled: bool = False
@@ -187,9 +187,9 @@ class _Object:
         self._buffer = state.buffer
         self._declared = declared
         self._inner = inner
-        """Whether it stands in a list of calls itself, and so holds none."""
+        """True if the object is an item of a list of calls, and so contains no list."""
         self._doubled = doubled
-        """Whether it stands in two pairs of braces, so that its arguments may as well."""
+        """True if the object has two pairs of braces; its arguments may have them as well."""
         self._members = JsonObject()
         self._role: Role | None = None
         self._has_emitted = False
@@ -197,23 +197,23 @@ class _Object:
         self._identifier = ""
         self._arguments: str | None = None
         self._from = self._to = 0
-        """Where the arguments begin and end, or where it is known whose they are."""
+        """Offsets of the arguments, or where it is known to which call they belong."""
         self._called = False
         self._refused = False
-        """True if a member says that the object is no call."""
+        """True if a member says that the object is not a call."""
         self._has_extras = False
         """True if the object has members that no call has."""
         self._is_described = False
-        """True if one of them is a description, as a tool has it."""
+        """True if one of these is a description, as tools have it."""
         self.closed = False
 
     @property
     def _strict(self) -> bool:
-        """Whether its members alone make it a call."""
+        """Whether only the object's members say that it is a call."""
         return self._declared and bool(self._keys)
 
     def read(self) -> Reading[None]:
-        """Raises NotACall where nothing came of it."""
+        """Read the object. Raises NotACall if it produced no event."""
         buffer, members = self._buffer, self._members
         buffer.at += 1
         try:
@@ -238,7 +238,7 @@ class _Object:
                         return
                     case Token.BROKEN:
                         self._break()
-                    case _:  # END of a value that nobody asked for, LEFT: the members of the object around it follow
+                    case _:  # END of an unused value, or LEFT: the members of the outer object follow
                         pass
         except EndOfText:
             self._cut()
@@ -248,7 +248,7 @@ class _Object:
             raise
 
     def _leave(self) -> Reading[None]:
-        """Reads the object to its end, so that nothing in it is taken for a call. Raises NotACall."""
+        """Read the object to its end, so that nothing inside it counts as a call. Raises NotACall."""
         buffer, brackets = self._buffer, Brackets()
         brackets.step("{" * self._members.levels, 0)
         while True:
@@ -273,7 +273,7 @@ class _Object:
             raise NotACall
 
     def _decide(self) -> None:
-        """All members are known: opens the call if they make one."""
+        """Open the call if all members together make one."""
         if self._refused or self._name is None or self._arguments is None:
             return
         arguments, calls = parse_object(self._arguments), self._state.calls
@@ -287,7 +287,7 @@ class _Object:
             self._state.miss(self._name, self._from)
 
     def _cut(self) -> None:
-        """The text ended inside the object."""
+        """Handle the end of the text inside the object."""
         state = self._state
         if self._strict and not self._called:
             self._decide()
@@ -309,7 +309,7 @@ class _Object:
             state.abandon()
 
     def _value(self) -> Reading[None]:
-        """Decides what to do with the value that begins here."""
+        """Decide what to do with the value that begins here."""
         opener, role = self._members.opener, self._role
         if role is Role.WRAPPER and opener == "{":
             self._members.enter()
@@ -334,7 +334,7 @@ class _Object:
             yield from self._capture()
 
     def _raw(self) -> Reading[str]:
-        """The value as it is written."""
+        """Return the raw text of the value."""
         buffer, members = self._buffer, self._members
         pieces: list[str] = []
         while True:
@@ -382,13 +382,13 @@ class _Object:
             call.write(self._arguments, self._buffer.offset)
 
     def _refuse(self) -> None:
-        """It is no call. One that is read strictly is read to its end, so that nothing in it is taken for one."""
+        """Refuse the object as a call. A strictly judged object is read to its end, so that its contents do not count."""
         if not self._strict:
             raise NotACall
         self._refused = True
 
     def _hold(self) -> Reading[None]:
-        """The arguments, which are given when the object is closed, or when more of them came than may be held."""
+        """Hold the arguments until the object is closed, or until they exceed the limit of held text."""
         buffer, members = self._buffer, self._members
         pieces: list[str] = []
         self._from = buffer.offset
@@ -422,13 +422,13 @@ class _Object:
                 return
 
     def _open(self, end: int | None = None) -> OpenCall:
-        """Opens the call, whose name and what is before its arguments went up to `end`, by default up to here."""
+        """Open the call. Its head ends at `end`, by default here."""
         call = self._state.open(self._name or "", self._identifier, declared=self._declared, end=end)
         self._called = self._has_emitted = True
         return call
 
     def _stream(self) -> Reading[None]:
-        """The arguments, as they arrive."""
+        """Stream the arguments as they arrive."""
         yield from self._go_on(self._open())
 
     def _go_on(self, call: OpenCall) -> Reading[None]:
@@ -446,7 +446,7 @@ class _Object:
             yield
 
     def _calls(self) -> Reading[None]:
-        """A list of calls."""
+        """Read a list of calls."""
         buffer = self._buffer
         before = self._state.calls.count
         buffer.at += 1
@@ -464,7 +464,7 @@ class _Object:
         self._members.skip_value()
 
     def _say(self) -> Reading[None]:
-        """An answer or a thought, as it arrives."""
+        """Emit an answer or a thought as it arrives."""
         buffer, members = self._buffer, self._members
         piece = ReasoningPiece if self._role is Role.REASONING else TextPiece
         if members.opener != '"':
@@ -505,7 +505,7 @@ class _Object:
 
 
 def _unquote(raw: str) -> str | None:
-    """The characters of a JSON string."""
+    """Return the characters of a JSON string."""
     try:
         value = json.loads(raw, strict=False)
     except (ValueError, RecursionError):

@@ -18,19 +18,19 @@ _COUNTER = re.compile(r"\d+$")
 
 
 class NameThenJson(Grammar, frozen=True, eq=False):
-    """`headers` are what stands before the arguments, the first as it is spelled; `{name}` and `{id}` are read.
+    """`headers` are the templates before the arguments, with `{name}` and `{id}`; the first is used for writing.
 
-    `ends` is what may stand in place of empty arguments. With `raw`, what is no JSON is the one argument of
-    a tool that takes one string, up to one of the ends.
+    `ends` may replace empty arguments. With `raw`, text that is not JSON is the argument of a tool that takes one
+    string. It ends at one of the ends.
     """
 
     headers: tuple[str, ...]
     ends: tuple[str, ...] = ()
     tail: str = ""
-    """What stands behind the arguments."""
+    """The text after the arguments."""
     raw: bool = False
     name_from_id: bool = False
-    """The name is the identifier without `functions.` and its counter."""
+    """True if the name is the identifier without `functions.` and its counter."""
 
     @property
     def heads(self) -> Sequence[MarkerPattern]:
@@ -46,7 +46,7 @@ class NameThenJson(Grammar, frozen=True, eq=False):
             yield from _call_by_arguments(state, identifier)
             return
         if head.cut and not state.calls.is_declared(name):
-            raise EndOfText  # the name may be cut
+            raise EndOfText  # the name may be incomplete
         buffer.at = head.end
         try:
             yield from buffer.skip_blank()
@@ -89,7 +89,7 @@ class NameThenJson(Grammar, frozen=True, eq=False):
 
 
 def _call_by_arguments(state: ParseState, identifier: str) -> Reading[None]:
-    """A call whose identifier is a counter alone: of the one tool that takes such arguments, if there is one."""
+    """Read a call whose identifier is only a counter: it calls the only tool that accepts the arguments, if any."""
     buffer, brackets = state.buffer, Brackets()
     yield from buffer.skip_blank()
     if buffer.text[buffer.at] != "{":
@@ -109,7 +109,7 @@ def _call_by_arguments(state: ParseState, identifier: str) -> Reading[None]:
 
 
 def read_text(state: ParseState, key: str, ends: Sequence[str]) -> Reading[None]:
-    """The characters up to one of the ends, or to the end of the text, as the one argument."""
+    """Read the characters up to one of the ends, or to the end of the text, as the only argument."""
     buffer, call = state.buffer, state.call
     if call is None:
         raise AssertionError
@@ -143,7 +143,7 @@ def read_text(state: ParseState, key: str, ends: Sequence[str]) -> Reading[None]
 
 
 def named_identifier(identifier: str) -> str:
-    """`get_time` of `functions.get_time:3`."""
+    """Return the name in an identifier: `get_time` for `functions.get_time:3`."""
     head, colon, counter = identifier.rpartition(":")
     name = head if colon and counter.isdigit() else identifier
     return name.removeprefix("functions.")

@@ -1,9 +1,9 @@
-"""A tag for each argument, named after it, with more tags inside: MiniMax M3.
+"""One tag per argument, with the argument's name, and more tags inside: MiniMax M3.
 
-Every tag follows the same marker, so that a text may hold any other tag. Sources: the model's chat template, and vLLM's
-parser of it.
+Every tag follows the same marker, so a text may contain any other tag. Sources: the model's chat template, and vLLM's
+parser for it.
 
-Law: what is surely part of a string is emitted as it arrives; a value of another type when it is whole.
+Law: certain parts of a string are emitted as they arrive; a value of another type when it is whole.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _EMPTY = {"array": "[]", "object": "{}"}
 
 
 class NestedTags(Grammar, frozen=True, eq=False, dict=True):
-    """`before` stands before every tag; `call` and `section` are the tags around an argument list and all calls."""
+    """`before` precedes every tag. `call` and `section` are the tags around an argument list and around all calls."""
 
     before: str
     call: str = "invoke"
@@ -41,7 +41,7 @@ class NestedTags(Grammar, frozen=True, eq=False, dict=True):
 
     @cached_property
     def tags(self) -> Sequence[MarkerPattern]:
-        """What closes something, and what opens something."""
+        """Patterns of closing and opening tags."""
         return [
             compile_marker(f"{{_}}{self.before}{{_}}</{{key}}>"),
             compile_marker(f"{{_}}{self.before}{{_}}<{{key}}>"),
@@ -50,7 +50,7 @@ class NestedTags(Grammar, frozen=True, eq=False, dict=True):
     def read(self, state: ParseState, head: Match, *, declared: bool) -> Reading[None]:
         name = head.fields["name"]
         if head.cut and not state.calls.is_declared(name):
-            raise EndOfText  # the name may be cut
+            raise EndOfText  # the name may be incomplete
         state.buffer.at = head.end
         yield from _Arguments(self, state, state.open(name, declared=declared)).read()
 
@@ -61,7 +61,7 @@ class NestedTags(Grammar, frozen=True, eq=False, dict=True):
 
 
 class _Node:
-    """A tag that is open, with what stood in it."""
+    """An open tag and its contents."""
 
     def __init__(self, key: str) -> None:
         self.key = key
@@ -70,7 +70,7 @@ class _Node:
 
 
 class _Arguments:
-    """Reads the arguments of one call, from behind its first tag to its end."""
+    """A reader of one call's arguments, from the end of its first tag to the end of the call."""
 
     def __init__(self, nested: NestedTags, state: ParseState, call: OpenCall) -> None:
         self._nested = nested
@@ -110,7 +110,7 @@ class _Arguments:
         self._state.close()
 
     def _value(self, key: str) -> Reading[None]:
-        """Reads a value and its closing tag, from behind its opening one."""
+        """Read a value and its closing tag, after its opening tag."""
         buffer = self._buffer
         self._in_value = True
         again = key in self._seen
@@ -129,7 +129,7 @@ class _Arguments:
             while (piece := (yield from self._text(key))) is not None:
                 value.write(piece, buffer.offset)
             fits = value.call is None or value.close(buffer.offset, _EMPTY)
-        self._call.flush(buffer.out)  # before a note, so that where the note is does not depend on how the text is cut
+        self._call.flush(buffer.out)  # before the note, whose position must not depend on how the text is split
         if not fits:
             buffer.note("coerced", f"{self._call.name}.{key} is not of its type; it is kept as text", buffer.offset)
         if again:
@@ -137,7 +137,7 @@ class _Arguments:
         self._in_value = False
 
     def _text(self, key: str) -> Reading[str | None]:
-        """Some characters of a text in a tag; None behind its closing tag, or before one that closes more."""
+        """Read characters of a text in a tag. Return None after its closing tag, or before a tag that closes more."""
         buffer, nested = self._buffer, self._nested
         while True:
             at = buffer.text.find(nested.before[0], buffer.at)
@@ -151,7 +151,7 @@ class _Arguments:
                 continue
             match = yield from buffer.match_first(nested.tags[:1])
             closed = match[1].fields["key"] if match else ""
-            if match:  # the marker is a token: no text holds it, so another name's tag closes it as well
+            if match:  # the marker is a token that no text contains, so a tag with another name closes the text as well
                 if closed not in {nested.call, nested.section} or closed == key:
                     buffer.at = match[1].end
                 return None
@@ -159,7 +159,7 @@ class _Arguments:
             return nested.before[0]
 
     def _tree(self, key: str) -> Reading[str]:
-        """The JSON of a value that is tags, read with what closes it."""
+        """Return the JSON of a value that consists of tags, read with its closing tag."""
         buffer, nested = self._buffer, self._nested
         root = _Node(key)
         path = [root]
@@ -192,7 +192,7 @@ class _Arguments:
         return to_json(self._convert(root, member_of(self._schema, key, self._schema)))
 
     def _convert(self, node: _Node, schema: Any) -> Any:
-        """What the tag holds, as its schema has it: items and tags of one name make a list."""
+        """Convert the contents of a tag to its schema: items and tags with the same name make a list."""
         text = "".join(node.text)
         types = types_at(schema, self._schema)
         if not node.children:

@@ -1,6 +1,6 @@
-"""Values written as Python literals, or with a dialect's own quotes, become JSON as they arrive.
+"""Convert values in Python's literals, or in a dialect's own quotes, to JSON as they arrive.
 
-Law: each character is looked at once; what was written never changes; nesting costs no stack.
+Law: each character is read once. Written text never changes. Nesting takes no stack.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from callboard.dialects.call_builder import escape_json, quote_json
 from callboard.dialects.text_buffer import EndOfText, Reading, TextBuffer
 
 Write = Callable[[str, int], None]
-"""Takes JSON, and the offset up to which it was read."""
+"""A function that takes JSON, and the offset up to which it was read."""
 
 MAX_DEPTH = 500
 _LAST = 0x10FFFF
@@ -59,9 +59,9 @@ _OPENERS = {"[": "]", "(": ")", "{": "}"}
 
 
 class LiteralSyntax(msgspec.Struct, frozen=True, eq=False):
-    """How values are written. `quotes` say what opens and closes a string, longest first; `escapes` in which
-    of them a backslash is one. `bare` takes words without quotes for strings. `separators` stand behind keys.
-    With `unescaped`, a quote behind which no literal goes on is part of its string.
+    """How values are written. `quotes` open and close strings, longest first. In strings with quotes in `escapes`, a
+    backslash escapes. `bare` accepts words without quotes as strings. `separators` follow keys. With `unescaped`, a
+    quote belongs to its string if the text after it cannot follow a string.
     """
 
     quotes: tuple[str, ...] = ('"""', "'''", '"', "'")
@@ -74,12 +74,12 @@ class LiteralSyntax(msgspec.Struct, frozen=True, eq=False):
 PYTHON = LiteralSyntax()
 
 
-class NotALiteral(Exception):  # it is how a reader learns that this is no literal
-    """What stands at the buffer's position is no literal."""
+class NotALiteral(Exception):  # reports to a reader that there is no literal here
+    """The text at the buffer's position is not a literal."""
 
 
 class LiteralToJson:
-    """Reads the inside of a call's parentheses, or braces, and writes an object's JSON."""
+    """A reader of the text inside a call's parentheses or braces that writes it as a JSON object."""
 
     def __init__(self, literals: LiteralSyntax, buffer: TextBuffer, write: Write, keys: Sequence[str] = ()) -> None:
         self._literals = literals
@@ -89,7 +89,7 @@ class LiteralToJson:
         self._named: set[str] = set()
 
     def arguments(self, closer: str, separators: str) -> Reading[None]:
-        """From behind the opener to behind the closer. Values without a key take the next of the given keys.
+        """Read the arguments and the closer. Values without a key take the next of the given keys.
 
         Raises Broken.
         """
@@ -131,7 +131,7 @@ class LiteralToJson:
         raise NotALiteral
 
     def value(self) -> Reading[None]:
-        """One value, which may hold others. Raises Broken."""
+        """Read one value, with all values inside it. Raises Broken."""
         buffer = self._buffer
         closers: list[str] = []
         while True:
@@ -150,7 +150,7 @@ class LiteralToJson:
                     continue
             else:
                 yield from self._scalar()
-            # Behind a value, or at the end of nothing.
+            # After a value, or at the end of an empty container.
             while closers:
                 if (yield from self._comma(closers[-1])):
                     yield from buffer.skip_blank()
@@ -165,7 +165,7 @@ class LiteralToJson:
                 return
 
     def _comma(self, closer: str) -> Reading[bool]:
-        """Reads the comma behind a value; False where its container is closed instead."""
+        """Read the comma after a value. Return False if the container is closed instead."""
         buffer = self._buffer
         yield from buffer.skip_blank()
         char = buffer.text[buffer.at]
@@ -177,7 +177,7 @@ class LiteralToJson:
         raise NotALiteral
 
     def _member(self) -> Reading[None]:
-        """The key of an object's member, and what separates it from its value."""
+        """Read the key of an object's member and its separator."""
         buffer, literals = self._buffer, self._literals
         if quote := (yield from self._quote()):
             yield from self._string(quote, self._write)
@@ -196,7 +196,7 @@ class LiteralToJson:
         self._buffer.at += 1
 
     def _key(self, separators: str) -> Reading[tuple[str, bool] | None]:
-        """An argument's key and True; a word that is none and False; None where a value begins that is no word."""
+        """Return an argument's key and True, another word and False, or None if a value begins that is not a word."""
         buffer = self._buffer
         if self._literals.bare:
             if quote := (yield from self._quote()):
@@ -218,7 +218,7 @@ class LiteralToJson:
         return word, False
 
     def _until(self, ends: str) -> Reading[str]:
-        """What stands before one of these characters."""
+        """Return the text before one of these characters."""
         buffer = self._buffer
         pattern = _class(ends)
         pieces: list[str] = []
@@ -244,7 +244,7 @@ class LiteralToJson:
         yield from self._word(word)
 
     def _word(self, word: str) -> Reading[None]:
-        """A constant, a number, what stands before a string's quote, or a string without quotes."""
+        """Write a constant, a number, a string after its prefix, or a string without quotes."""
         write, offset = self._write, self._buffer.offset
         if word in _WORDS:
             write(_WORDS[word], offset)
@@ -258,7 +258,7 @@ class LiteralToJson:
             raise NotALiteral
 
     def _quote(self) -> Reading[str]:
-        """What opens a string here, read; "" where none does."""
+        """Read the opening quotes of a string and return them, or "" if there are none."""
         buffer = self._buffer
         while True:
             rest = buffer.text[buffer.at : buffer.at + _MAX_QUOTE]
@@ -273,7 +273,7 @@ class LiteralToJson:
             yield
 
     def _string(self, quote: str, write: Write, *, raw: bool = False) -> Reading[None]:
-        """The characters of a string, from behind its opening quote to behind its closing one."""
+        """Write the characters of a string, and read its closing quotes."""
         buffer = self._buffer
         escapes = not raw and quote in self._literals.escapes
         stop = _class(re.escape(quote[0]) + (r"\\" if escapes else ""))
@@ -304,7 +304,7 @@ class LiteralToJson:
                 write(escape_json(buffer.text[end]), buffer.offset)
 
     def _goes_on(self, write: Write) -> Reading[bool]:
-        """Whether the quote here is one that the model forgot to escape: nothing follows that may follow a string."""
+        """Whether the model forgot to escape this quote: the text after it cannot follow a string."""
         buffer = self._buffer
         while not (match := _AFTER_STRING.match(buffer.text, buffer.at + 1)):
             try:
@@ -324,7 +324,7 @@ class LiteralToJson:
 
 
 def _decode_escape(text: str, at: int) -> tuple[str, int] | None:
-    """What the escape at that position spells, and how long it is; None where the text ends too early to say."""
+    """Return the character and the length of the escape at that position, or None if the text ends too early."""
     if at + 1 == len(text):
         return None
     kind = text[at + 1]
@@ -334,7 +334,7 @@ def _decode_escape(text: str, at: int) -> tuple[str, int] | None:
     if kind not in _HEX:
         return _SIMPLE.get(kind, text[at : at + 2]), 2
     size = _HEX[kind]
-    digits = _HEX_DIGITS.match(text, at + 2, at + 2 + size)[0]  # type: ignore[index]  # it matches nothing, too
+    digits = _HEX_DIGITS.match(text, at + 2, at + 2 + size)[0]  # type: ignore[index]  # it also matches no digits
     if len(digits) < size:
         return None if at + 2 + len(digits) == len(text) else ("\\", 1)
     code = int(digits, 16)
@@ -370,7 +370,7 @@ def _class(chars: str) -> re.Pattern[str]:
 
 
 def json_of(text: str, literals: LiteralSyntax = PYTHON) -> str | None:
-    """The JSON of a whole literal; None for what is none."""
+    """Return the JSON of a whole literal, or None if the text is not a literal."""
     buffer = TextBuffer()
     buffer.push(text)
     pieces: list[str] = []

@@ -20,10 +20,10 @@ _BARE_KEY = re.compile(r"[^\W\d][\w -]*")
 
 
 class PythonicCalls(Grammar, frozen=True, eq=False, dict=True):
-    """`calls` are what stands before the arguments, up to their bracket; `separators` stand behind a key.
+    """`calls` are the templates up to the bracket of the arguments; `separators` follow a key.
 
-    With `listed`, calls stand in a list. With `statements`, they may be assigned or printed, and other
-    statements may follow.
+    With `listed`, calls are in a list. With `statements`, they may be assigned or printed, and other statements may
+    follow.
     """
 
     calls: tuple[str, ...] = ("{name}(",)
@@ -49,7 +49,7 @@ class PythonicCalls(Grammar, frozen=True, eq=False, dict=True):
         buffer = state.buffer
         name = head.fields["name"]
         if head.cut and not state.calls.is_declared(name):
-            raise EndOfText  # the name may be cut
+            raise EndOfText  # the name may be incomplete
         printed = self.statements and buffer.text.find("print(", buffer.at, head.end - 1) >= 0
         buffer.at = head.end
         yield from self._call(state, name, declared)
@@ -73,9 +73,9 @@ class PythonicCalls(Grammar, frozen=True, eq=False, dict=True):
             yield from self._call(state, match[1].fields["name"], declared)
 
     def _call(self, state: ParseState, name: str, declared: bool) -> Reading[None]:
-        """From behind the bracket that opens the arguments."""
+        """Read a call after the opening bracket of its arguments."""
         if not state.calls.is_declared(name):
-            name = name.removesuffix(".call")  # of Llama's built-in tools
+            name = name.removesuffix(".call")  # for Llama's built-in tools
         call = state.open(name, declared=declared)
         transcript = LiteralToJson(self.literals, state.buffer, call.write, keys_of(state.calls.schema(name)))
         try:
@@ -122,6 +122,6 @@ class PythonicCalls(Grammar, frozen=True, eq=False, dict=True):
 
 _STATEMENT = ("", "{variable}=", "print(")
 _ARGUMENT = (")", "{name}=", *"\"'[-0123456789", "{{", "True", "False", "None", "true", "false", "null")
-"""What may begin an argument."""
+"""Possible beginnings of an argument."""
 CLOSERS = {"(": ")", "{": "}"}
 _COMMA = {True: ",", False: ", "}

@@ -1,6 +1,6 @@
-"""ReAct: lines that begin with a label, whose text ends at the next label.
+"""ReAct: lines begin with a label, and the text of a label ends at the next label.
 
-Source: Yao et al., ReAct, 2023, as LangChain and LlamaIndex prompt for it.
+Source: Yao et al., ReAct, 2023, as prompted by LangChain and LlamaIndex.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ _FENCES = (compile_marker("```json"), compile_marker("```"))
 _FENCE = compile_marker("```")
 _LABELS = tuple([compile_marker(label) for label in LABELS])
 _AHEAD = 64
-"""Characters, white space with them, in which a label shows."""
+"""Maximum characters, including white space, that are needed to recognise a label."""
 _NOTHING = ("none", "n/a", "null")
 
 
 class ReactLabel(Grammar, frozen=True, eq=False):
-    """A label whose text is reasoning, is the text, or is nothing of the model's to say."""
+    """A label whose text is reasoning, reply text, or not the model's own text."""
 
     labels: tuple[str, ...]
     speaks: Literal["reasoning", "text", "nothing"]
@@ -68,7 +68,7 @@ class ReactLabel(Grammar, frozen=True, eq=False):
 
 
 class ReactNoCall(Grammar, frozen=True, eq=False):
-    """`Action: None`, which is no action."""
+    """`Action: None`, which means no action."""
 
     @property
     def heads(self) -> Sequence[MarkerPattern]:
@@ -86,7 +86,7 @@ class ReactNoCall(Grammar, frozen=True, eq=False):
 
 
 class ReactAction(Grammar, frozen=True, eq=False):
-    """`Action: NAME`, then `Action Input:` with an object, or with the text of the one argument."""
+    """`Action: NAME`, then `Action Input:` with an object or with the text of the only argument."""
 
     @property
     def heads(self) -> Sequence[MarkerPattern]:
@@ -121,7 +121,7 @@ class ReactAction(Grammar, frozen=True, eq=False):
         state.close()
 
     def _text(self, state: ParseState, call: OpenCall) -> Reading[None]:
-        """What is no object is the one argument, or the first."""
+        """Read text that is not an object as the only argument, or the first."""
         buffer = state.buffer
         schema = state.calls.schema(call.name)
         key = only_string(schema) or next(iter(keys_of(schema)), "input")
@@ -138,7 +138,7 @@ class ReactAction(Grammar, frozen=True, eq=False):
         try:
             yield from _run(buffer, lambda end: call.write(escape_json(buffer.take()), end))
         except EndOfText:
-            # What seemed to begin a label is the end of the text.
+            # The apparent label is the end of the text.
             rest, buffer.at = buffer.text[buffer.at :].rstrip(), len(buffer.text)
             call.write(escape_json(rest) + ('"}' if state.why == "stop" else ""), buffer.offset)
             raise
@@ -157,7 +157,7 @@ def _value(state: ParseState, call: OpenCall) -> Reading[None]:
 
 
 def _run(buffer: TextBuffer, take: Callable[[int], object]) -> Reading[None]:
-    """Reads up to the white space before the next label, or before the text's end."""
+    """Read up to the white space before the next label or before the text's end."""
     while True:
         newline = buffer.text.find("\n", buffer.at)
         end = len(buffer.text) if newline < 0 else newline

@@ -1,6 +1,6 @@
-"""What a tool's schema says about the text of an argument, for grammars that write no types.
+"""Types of arguments from a tool's schema, for grammars without types.
 
-Law: a text that may be a string is one; what cannot be what the schema asks for stays the text it is.
+Law: a text that may be a string is a string. A text that does not fit its schema stays a text.
 """
 
 from __future__ import annotations
@@ -45,21 +45,21 @@ _ALIASES = {
     "none": "null",
     "nonetype": "null",
 }
-"""Names of types that are none of JSON Schema's: tools that were declared by hand have Python's (BFCL does)."""
+"""Names of types that JSON Schema does not have: some hand-written declarations use Python's (BFCL does)."""
 
 
 def types_of(schema: Mapping[str, Any], key: str) -> frozenset[str]:
-    """The JSON types that an argument may have; a string where the schema does not say."""
+    """Return the JSON types that an argument may have; the default is string."""
     return types_at(member_of(schema, key, schema), schema)
 
 
 def types_at(schema: Any, root: Mapping[str, Any]) -> frozenset[str]:
-    """The JSON types of what a schema inside another one, the root, describes; a string where it does not say."""
+    """Return the JSON types of a schema that is part of the root schema; the default is string."""
     return frozenset(_types(schema, root, _DEPTH)) or TEXT
 
 
 def member_of(schema: Any, key: str, root: Mapping[str, Any]) -> Any:
-    """The schema of an object's member; None where there is none."""
+    """Return the schema of an object's member, or None."""
     others = None
     for each in _alternatives(schema, root, _DEPTH):
         properties = each.get("properties")
@@ -71,12 +71,12 @@ def member_of(schema: Any, key: str, root: Mapping[str, Any]) -> Any:
 
 
 def item_of(schema: Any, root: Mapping[str, Any]) -> Any:
-    """The schema of a list's items; None where there is none."""
+    """Return the schema of a list's items, or None."""
     return next((each["items"] for each in _alternatives(schema, root, _DEPTH) if "items" in each), None)
 
 
 def only_string(schema: Mapping[str, Any]) -> str:
-    """The one argument of a tool that takes one, and a string; "" of any other."""
+    """Return the only argument of a tool if it is a string, otherwise ""."""
     properties = schema.get("properties")
     if not isinstance(properties, Mapping):
         return ""
@@ -85,7 +85,7 @@ def only_string(schema: Mapping[str, Any]) -> str:
 
 
 def accepts(schema: Mapping[str, Any], arguments: Mapping[str, Any] | None) -> bool:
-    """Whether a tool with that schema takes just these arguments, as far as their keys say."""
+    """Whether a tool with that schema accepts exactly these arguments, judging by their keys."""
     if arguments is None:
         return False
     keys = keys_of(schema)
@@ -93,7 +93,7 @@ def accepts(schema: Mapping[str, Any], arguments: Mapping[str, Any] | None) -> b
 
 
 def keys_of(schema: Mapping[str, Any]) -> list[str]:
-    """The arguments in the order in which they are given without their names: required ones first."""
+    """Return the arguments in their positional order: required ones first."""
     properties = schema.get("properties")
     declared = list(properties) if isinstance(properties, Mapping) else []
     required = required_names(schema)
@@ -101,7 +101,7 @@ def keys_of(schema: Mapping[str, Any]) -> list[str]:
 
 
 def coerce(text: str, types: frozenset[str]) -> str | None:
-    """The JSON of a text that is to be of these types, none of them string; None if it is of none."""
+    """Return the JSON of a text with one of these types, which are not string; None if it has none of them."""
     stripped = text.strip()
     for name, read in _LADDER.items():
         if name in types and (value := read(stripped)) is not None:
@@ -137,13 +137,13 @@ def _types(schema: Any, root: Mapping[str, Any], depth: int) -> Iterator[str]:
 
 
 def type_named(name: str) -> str:
-    """The JSON type of that name, which may be Python's; a string where it is no type's."""
+    """Return the JSON type with that name, which may be Python's; the default is string."""
     lower = name.lower()
     return _ALIASES.get(lower, lower if lower in _LADDER else "string")
 
 
 def _alternatives(schema: Any, root: Mapping[str, Any], depth: int) -> Iterator[Mapping[str, Any]]:
-    """The schema and those that it is put together from."""
+    """Yield the schema and the schemas that it combines."""
     if not isinstance(schema, Mapping) or not depth:
         return
     yield schema
@@ -201,7 +201,7 @@ def _of(kind: type, bracket: str) -> Callable[[str], str | None]:
 
 
 def _unescape(text: str) -> str | None:
-    """What a text is that was escaped as a JSON string is, quotes and all, but is in no quotes."""
+    """Return the meaning of a text with JSON's escapes but without quotes."""
     try:
         value = _decode(f'"{text}"')
     except (msgspec.MsgspecError, UnicodeError, RecursionError):

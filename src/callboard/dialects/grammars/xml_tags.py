@@ -1,26 +1,26 @@
-"""A tag with the tool's name, then a tag and a raw text for each argument.
+"""A tag with the tool's name, then for each argument a tag and a raw text.
 
     <function=NAME><parameter=KEY>VALUE</parameter> ... </function>
 
-Theory of operation. Values are not escaped: a value may hold `</parameter>`, or a whole call as text. So a closing tag
-alone does not end a value. `_Arguments` reads one call as a loop of two states:
+Theory of operation. Values are not escaped: a value may contain `</parameter>`, or a whole call as text. So a closing
+tag alone does not end a value. `_Arguments` reads one call in a loop with two states:
 
-- *between* two values (`read`): white space, then an opening tag (a value follows), an end of the call, or anything
-  else, which ends the call as well. JSON in braces in place of the first value is taken as all of the arguments.
-- *in* a value (`_value`): text goes to `Value.write` up to the next character that a closing tag begins with; then
+- *between* two values (`read`): white space, then an opening tag (a value follows) or an end of the call. Anything else
+  ends the call as well. JSON in braces instead of the first value counts as all arguments.
+- *in* a value (`_value`): text goes to `Value.write` up to the next character that may begin a closing tag. Then
   `_ends_at` decides. The value ends
-    1. at its closing tag, if the text behind it can follow a value (another opening tag, an end of the call, a frame's
+    1. at its closing tag, if the text after it can follow a value (another opening tag, an end of the call, a frame's
        closer): `after_value`;
-    2. where the model left the closing tag out: at an opening tag of an argument that the tool has, or at the end of
-       the call where something follows that may (`_missing`);
-    3. at the end of the text, by the same rules, with less behind the tag (`match_end`).
-  Otherwise the tag's first character belongs to the value, and the search goes on behind it. With `lasting` an end of
-  the call inside a value is part of the value if the value's own end comes later (`_lasts`).
+    2. without its closing tag at an opening tag of an argument of the tool, or at the end of the call if the text after
+       it can follow a call (`_missing`);
+    3. at the end of the text, by the same rules, with less text after the tag (`match_end`).
+  Otherwise the tag's first character belongs to the value, and the search continues after it. With `lasting`, an end
+  of the call inside a value is part of the value if the value's own end comes later (`_lasts`).
 
-`Value` turns the raw text into JSON by the tool's schema. A text that may be a string is emitted as it arrives; one
-that may be of another type is kept until it is whole, since `12` may become `12 monkeys`.
+`Value` turns the raw text into JSON by the tool's schema. A text that may be a string is emitted as it arrives. A text
+with another possible type is kept until it is whole, because `12` may become `12 monkeys`.
 
-Law: what is surely part of a string is emitted as it arrives; a value of another type when it is whole.
+Law: certain parts of a string are emitted as they arrive; a value of another type when it is whole.
 """
 
 from __future__ import annotations
@@ -50,12 +50,12 @@ _FIELD = re.compile(r"(?<!\{)\{(?!\{)")
 
 
 class XmlTags(Grammar, frozen=True, eq=False, dict=True):
-    """The templates of the tags; of each the first is the one that is written.
+    """The templates of the tags. The first template of each kind is used for writing.
 
-    `calls` has `{name}`, `arguments` has `{key}` and may have `{string}` (whether the value is a string, and
-    else JSON) or `{type}` (the same, as `string`). `ends` close a call, with the frame's own. `newlines` says that one newline at each
-    end of a value is none of its own, `escapes` that attributes are escaped as in XML.
-    `lasting` says that a call's end inside a value is part of it if the value's own end comes later.
+    `calls` has `{name}`. `arguments` has `{key}` and may have `{string}` (true for a string, false for JSON) or
+    `{type}`. `ends` close a call, like the frame's own closers. With `newlines`, one newline at each end of a value is
+    not part of it. With `escapes`, attributes are escaped as in XML. With `lasting`, a call's end inside a value is
+    part of the value if the value's own end comes later.
     """
 
     calls: tuple[str, ...]
@@ -68,11 +68,11 @@ class XmlTags(Grammar, frozen=True, eq=False, dict=True):
     escapes: bool = False
     lasting: bool = False
     namespaces: bool = False
-    """The name may stand in a namespace that no tool was declared with."""
+    """True if the name may have a namespace that no tool was declared with."""
     cdata: bool = False
-    """A value may stand in `<![CDATA[` and `]]>`."""
+    """True if a value may be in `<![CDATA[` and `]]>`."""
     empty: tuple[str, ...] = ()
-    """A call without arguments that has no end of its own."""
+    """A call without arguments that needs no closing tag."""
     valueless: tuple[str, ...] = ()
     """An argument whose value the model left out."""
     after_head: str = ""
@@ -85,12 +85,12 @@ class XmlTags(Grammar, frozen=True, eq=False, dict=True):
 
     @cached_property
     def openings(self) -> Sequence[MarkerPattern]:
-        """What begins a value."""
+        """Patterns that begin a value."""
         return [compile_marker(each) for each in self.arguments]
 
     @cached_property
     def inside(self) -> Sequence[MarkerPattern]:
-        """What may stand between two arguments: what ends the call, or another one."""
+        """Patterns between two arguments: an end of the call, or another argument."""
         ends = [compile_marker(each) for each in (*self.ends, *self.around)]
         calls = [compile_marker(each) for each in self.calls if not each.startswith("{")]
         follow = _begins((*self.arguments, *self.ends, *self.around))
@@ -102,7 +102,7 @@ class XmlTags(Grammar, frozen=True, eq=False, dict=True):
 
     @cached_property
     def missing(self) -> Sequence[MarkerPattern]:
-        """What ends a value whose closing tag is missing: the end of the call, where something follows that may."""
+        """Patterns that end a value without its closing tag: an end of the call, if the text after it may follow."""
         after = _begins((*self.around, *self.calls))
         return [compile_marker(each, after) for each in (*self.ends, *self.around)]
 
@@ -112,7 +112,7 @@ class XmlTags(Grammar, frozen=True, eq=False, dict=True):
 
     @cached_property
     def next_calls(self) -> Sequence[MarkerPattern]:
-        """What shows, where values hold what they like, that a call ended in spite of that."""
+        """Patterns that show that a call has ended, although values may contain anything."""
         follow = _begins((*self.arguments, *self.around))
         return [
             compile_marker(around + call, follow) for around in self.around for call in self.calls if "</" not in around
@@ -123,7 +123,7 @@ class XmlTags(Grammar, frozen=True, eq=False, dict=True):
         if self.namespaces:
             name = state.calls.without_namespace(name)
         if head.cut and not state.calls.is_declared(name):
-            raise EndOfText  # the name may be cut
+            raise EndOfText  # the name may be incomplete
         bare = state.buffer.text.startswith("/>", head.end - 2) and bool(self.empty)
         state.buffer.at = head.end
         call = state.open(name, declared=declared)
@@ -136,7 +136,7 @@ class XmlTags(Grammar, frozen=True, eq=False, dict=True):
     def unescape(self, attribute: str) -> str:
         if not self.escapes:
             return attribute
-        from html import unescape  # noqa: PLC0415  # one dialect escapes
+        from html import unescape  # noqa: PLC0415  # only one dialect escapes
 
         return unescape(attribute)
 
@@ -158,7 +158,7 @@ class XmlTags(Grammar, frozen=True, eq=False, dict=True):
         return f"{begin}{newline}{text}{newline}{self.argument_end.format(key=key, _='')}{self.between}"
 
     def escape(self, text: str) -> str:
-        """Text as it stands in a tag."""
+        """Return the text as it is written in a tag."""
         return text.replace("&", "&amp;").replace('"', "&quot;") if self.escapes else text
 
 
@@ -166,13 +166,13 @@ _KINDS = {bool: "boolean", int: "number", float: "number", type(None): "null", l
 
 
 def _begins(templates: Iterable[str]) -> tuple[str, ...]:
-    """The templates up to their first fields: what they begin with."""
+    """Return the beginnings of the templates, up to their first fields."""
     begins = (_FIELD.split(each, maxsplit=1)[0].rstrip('"') for each in templates)
     return tuple(dict.fromkeys(f"{{_}}{begin}" for begin in begins if begin))
 
 
 class _Arguments:
-    """Reads the arguments of one call, from behind its first tag to its end."""
+    """A reader of one call's arguments, from the end of its first tag to the end of the call."""
 
     def __init__(self, tags: XmlTags, state: ParseState, call: OpenCall) -> None:
         self._tags = tags
@@ -184,7 +184,7 @@ class _Arguments:
         self._json = False
         self._in_value = False
         self._own = self._closing = compile_marker(tags.argument_end, tags.after_value)
-        """What ends the value that is read, alone and with what has to follow."""
+        """Closing tag of the current value: the tag alone, and the tag with the text that has to follow."""
 
     def read(self) -> Reading[None]:
         buffer, tags = self._buffer, self._tags
@@ -206,7 +206,7 @@ class _Arguments:
                 if match is not None and match[0] >= len(tags.inside) - len(tags.valueless):
                     begin, buffer.at = buffer.offset, match[1].end
                     buffer.note("dropped", f"{self._call.name}: no value of {match[1].fields['key']}", begin)
-                    self._in_value = True  # where the text ends here, the value was cut
+                    self._in_value = True  # if the text ends here, the value was cut
                     continue
                 if match is not None and match[0] < ends:
                     buffer.at = match[1].end
@@ -227,7 +227,7 @@ class _Arguments:
         self._state.close(ahead)
 
     def _value(self, fields: Mapping[str, str]) -> Reading[None]:
-        """Reads a value and its closing tag, from behind its opening one."""
+        """Read a value and its closing tag, after its opening tag."""
         buffer, tags = self._buffer, self._tags
         key = tags.unescape(fields["key"])
         self._in_value = True
@@ -255,7 +255,7 @@ class _Arguments:
                 buffer.drop()
             if tag < 0:
                 yield
-            # The reader stands at the tag, or at the newline before it.
+            # The position is at the tag, or at the newline before it.
             elif (yield from self._ends_at(tag - to, value)):
                 break
         self._finish_value(key, value)
@@ -265,7 +265,7 @@ class _Arguments:
         types = self._types(key, fields.get("string") or fields.get("type"))
         if key in self._seen or self._json:
             return Value(None, types)
-        if not self._seen and key in _WRAPPERS:  # if it is not one of the tool's arguments, it may hold them all
+        if not self._seen and key in _WRAPPERS:  # if the tool has no such argument, it may contain all arguments
             properties = self._schema.get("properties")
             if isinstance(properties, Mapping) and properties and key not in properties:
                 return _Wrapped(self._call, types)
@@ -274,7 +274,7 @@ class _Arguments:
         return Value(self._call, types)
 
     def _types(self, key: str, stated: str | None) -> frozenset[str]:
-        """Those of the schema, if the tag states no other; what it states, if the schema allows both or neither."""
+        """Return the types of the schema. If the tag states a type, it decides if the schema allows both or neither."""
         types = types_of(self._schema, key)
         if stated is None:
             return types
@@ -297,7 +297,7 @@ class _Arguments:
             buffer.note("dropped", f"{self._call.name} has another {key}", begin)
 
     def _unwrap(self, key: str, text: str, end: int) -> None:
-        """All arguments stand in one that the tool does not have, if they are the tool's."""
+        """Unpack an unknown argument that contains all arguments, if the tool has them."""
         json = coerce(text, _OBJECT)
         match = None if json is None else parse_object(json)
         if json is not None and match and any(name in match for name in keys_of(self._schema)):
@@ -308,7 +308,7 @@ class _Arguments:
         self._seen.add(key)
 
     def _ends_at(self, ahead: int, value: Value) -> Reading[bool]:
-        """Whether the value ends at the tag so many characters ahead; it is read then. If not, its first character is part of it."""
+        """Whether the value ends at the tag `ahead` characters away. If so, read it; if not, its first character is text."""
         buffer, tags = self._buffer, self._tags
         while True:
             at = buffer.at + ahead
@@ -339,7 +339,7 @@ class _Arguments:
         return True
 
     def _missing(self, at: int) -> Match | bool | None:
-        """What ends the value there, its closing tag being left out."""
+        """Return the end of a value there if its closing tag is missing."""
         tags, text = self._tags, self._buffer.text
         if tags.lasting:
             return None
@@ -359,9 +359,9 @@ class _Arguments:
         return key not in self._seen and (not isinstance(properties, Mapping) or key in properties)
 
     def _lasts(self, value: Value) -> Reading[bool]:
-        """The call seems to end inside the value; what comes later says whether it does. If so, the value ends here.
+        """Whether the value ends here, at an apparent end of the call inside the value. Later text decides.
 
-        Without a value's end, or another call, the text before is part of the value once there is too much of it.
+        Without the value's end or another call, the text before counts as the value once there is too much of it.
         """
         buffer, tags = self._buffer, self._tags
         buffer.hold()
@@ -398,7 +398,7 @@ class _Arguments:
 
 
 class Value:
-    """Where the text of a value goes: as a string's into the call as it arrives, else when it is whole."""
+    """The text of a value: a string streams into the call, any other value is kept until it is whole."""
 
     def __init__(self, call: OpenCall | None, types: frozenset[str]) -> None:
         self.call = call
@@ -422,9 +422,9 @@ class Value:
             self._quoted = True
 
     def close(self, end: int, empty: Mapping[str, str] = _NONE) -> bool:
-        """False where the text is not what the schema asks for. It is kept as it is.
+        """End the value. Return False if the text does not fit the schema; it then stays a text.
 
-        `empty` says what no text at all is, by its type.
+        `empty` has the values of an empty text, by type.
         """
         if self.call is None:
             return True
@@ -446,7 +446,7 @@ class Value:
 
 
 class _Wrapped(Value):
-    """The text of a value that may be all arguments."""
+    """The text of a value that may contain all arguments."""
 
     text = ""
 
