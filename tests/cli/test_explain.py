@@ -112,7 +112,7 @@ def test_a_text_that_nobody_watches(invoke):
 @pytest.mark.parametrize(
     ("model", "mode", "why"),
     [
-        ("mystery", "", "nothing is known of the model"),
+        ("mystery", "", "nothing is known about the model"),
         ("mystery", "structured", "the mode structured asks for it"),
         ("gpt-4o", "validated", "the mode validated asks for it"),
         (

@@ -29,7 +29,7 @@ async def test_workers_add_to_one_sum_and_the_next_day_begins_anew(database):
     await asyncio.gather(*[budgets[at % 2].add(0.5) for at in range(6)])
     pause, reason = await budgets[0].reserve(JOB, "scripted")
     assert (pause, budgets[0].is_spent) == (3 * 3600, True)
-    assert reason == "the budget of all jobs for this day is spent: $3 of $3; it starts anew at 00:00 UTC"
+    assert reason == "the budget of all jobs for this day is spent: $3 of $3; it starts again at 00:00 UTC"
     tomorrow = JobLimits(database, {}, 3.0, clock=lambda: NOW + timedelta(hours=4))
     assert await tomorrow.reserve(JOB, "scripted") == (0, "")
     await tomorrow.add(1.0)

@@ -47,7 +47,7 @@ def defined(count: int, part, last) -> dict:
         ({"properties": {"a": {"$ref": "file:///etc/passwd"}}}, "#/properties/a/$ref", "is not in this schema"),
         ({"properties": {"a": {"$ref": "other.json#/a"}}}, "#/properties/a/$ref", "is not in this schema"),
         ({"properties": {"a/b": {"$ref": "#/nowhere"}}}, "#/properties/a~1b/$ref", "is not in this schema"),
-        ({"$ref": 5}, "#/$ref", "no string"),
+        ({"$ref": 5}, "#/$ref", "not a string"),
         ({"properties": {"a": {"$dynamicRef": "#a"}}}, "#/properties/a", "$dynamicRef is not supported"),
         ({"$defs": {"a": {"$id": "http://example.com/a"}}}, "#/$defs/a", "$id below the root"),
         ({"$ref": "#"}, "#", "a circle of references"),

@@ -1,4 +1,4 @@
-"""Adapters: one interface to every way of asking a model for calls, for a client of one's own."""
+"""Adapters: one interface to every way of asking a model for calls, for callers with their own client."""
 
 from callboard.adapters.adapter import NativeToolAdapter, OpenAIStructuredAdapter, ParsedAdapter, ValidatedAdapter
 from callboard.adapters.extract_json import parse_json_response

@@ -1,7 +1,7 @@
-"""Adapters for callers with a client of their own.
+"""Adapters for callers with their own client.
 
-Each asks for calls in its own way, finds them in a response, and formats their results. They are a façade: schemas come
-from `modes`, requests and responses go through the chat wire, prompts come from `dialects`, and tools validate.
+Each adapter asks for calls in its own way, finds them in a response, and formats their results. They are a façade:
+modes make schemas, the chat wire encodes requests and responses, dialects make prompts, and tools validate.
 """
 
 from __future__ import annotations
@@ -33,44 +33,44 @@ _KINDS = {"answer": "an answer, not a tool call", "scratchpad": "a thought, not 
 
 
 class _Adapter:
-    """What all have in common: the first call of several, and validation."""
+    """The common part of all adapters: the first of several calls, and validation."""
 
     _formats: ClassVar[str]
-    """What a reply may be, for a model whose reply was nothing of the kind."""
+    """The valid formats of a reply, as listed after an invalid reply."""
 
     def extract_tool_calls(self, response: Any, messages: Sequence[Message] = ()) -> list[Payload]:
-        """Every call, in order; without calls the answer or the thought, if there is one.
+        """Return every call, in order; without calls, the answer or the thought, if there is one.
 
-        With the `messages` that were sent, a call in the text that stands word for word in one of them is no call:
-        if there is no other, the text is the answer.
+        `messages` are the messages that were sent. A call in the text that repeats one of them word for word does not
+        count. If there is no other call, the text is the answer.
         """
         raise NotImplementedError
 
     def extract_tool_call(self, response: Any, messages: Sequence[Message] = ()) -> Payload | None:
-        """The first call, else the answer or the thought; None where there is nothing of the kind.
+        """Return the first call, otherwise the answer or the thought, or None.
 
-        `response` is a chat completion of the `openai` client, its dict, or plain text; `messages` as of
+        `response` is a chat completion of the `openai` client, its dict, or plain text. For `messages` see
         `extract_tool_calls`.
         """
         return next(iter(self.extract_tool_calls(response, messages)), None)
 
     def prepare_messages(self, tools: Sequence[AnyTool], messages: Sequence[Message]) -> list[dict[str, Any]]:
-        """The messages to send: where the mode has no field for the tools, with the tools in them."""
+        """Return the messages to send. If the mode has no field for tools, they contain the tools."""
         return [dict(message) for message in messages]
 
     def validate_tool_call(self, payload: Payload | None, tools_by_name: Mapping[str, AnyTool]) -> ToolCallValidation:
         """Check whether a call can be made.
 
         Args:
-            payload: What `extract_tool_call` gave.
+            payload: The payload from `extract_tool_call`.
             tools_by_name: The tools by their names.
 
         Returns:
-            The arguments, or for the model to read what is wrong with the call. An answer, a thought and None are
-            invalid, since nothing can be called: the message names the valid formats.
+            The arguments, or a message for the model about what is wrong. Answers, thoughts and None are invalid
+            because they call nothing: the message then names the valid formats.
 
         Raises:
-            CallerError: `tools_by_name` is no mapping of Tools.
+            CallerError: `tools_by_name` is not a mapping of Tools.
         """
         if not isinstance(payload, Mapping) or payload.get("tool") is None:
             return _invalid(f"The reply is {_kind(payload)}. Valid formats: {self._formats}")
@@ -82,9 +82,9 @@ class _Adapter:
     ) -> ToolCallValidation:
         tools = tools_by_name.values() if isinstance(tools_by_name, Mapping) else [None]
         if not all(isinstance(each, Tool) for each in tools):
-            raise CallerError("these are no Tools by their names", hint="give {tool.name: tool for tool in tools}")
+            raise CallerError("this does not map names to Tools", hint="give {tool.name: tool for tool in tools}")
         call = InvocationCanister("", name, None if "raw" in payload else arguments, str(payload.get("raw", "")))
-        refused = check_call(call, tools_by_name)  # type: ignore[arg-type]  # only the names are looked at
+        refused = check_call(call, tools_by_name)  # type: ignore[arg-type]  # only the names are read
         if refused is not None and refused.error is not None:
             return _invalid(refused.error.message)
         try:
@@ -97,13 +97,13 @@ class _Adapter:
 
 
 class NativeToolAdapter(_Adapter):
-    """Tools in the request's own field, calls in the message's own; its content is the answer."""
+    """Use the request's own field for tools, and the message's own field for calls; the content is the answer."""
 
     _formats = "a tool call, or the answer as text."
 
     def __init__(self) -> None:
         self._names: Mapping[str, str] = NO_NAMES
-        """Of the tools whose names a provider would refuse, by the names they were sent under."""
+        """Names of tools that a provider would reject, by the names that were sent instead."""
 
     def format_request(self, tools: Sequence[AnyTool], messages: Sequence[Message]) -> dict[str, Any]:
         lowered = encode_request(Request("", (), _declare(tools)))
@@ -114,21 +114,21 @@ class NativeToolAdapter(_Adapter):
         return payloads_of_wire(read(response, self._names))
 
     def format_assistant_message(self, response: Any) -> dict[str, Any]:
-        """The reply as a message of the next request, with all its calls; each then needs its result."""
+        """Return the reply as a message of the next request, with all its calls. Each call then needs its result."""
         body = encode_response(events_of(response), identifier="", model="", created=0)
         message: dict[str, Any] = body["choices"][0]["message"]
         return {key: held for key, held in message.items() if key != "refusal" or held}
 
     def format_tool_result(self, tool_call_id: str | None, result: str, is_error: bool = False) -> dict[str, Any]:
-        """The result of the call with that identifier; without one it is told as the user's observation."""
+        """Return the result of the call with that identifier; without one, a user message with the observation."""
         if tool_call_id is None:
             return _observation(result, is_error=is_error)
         return {"role": "tool", "tool_call_id": tool_call_id, "content": result}
 
     def format_tool_results(self, response: Any, results: Sequence[str]) -> list[dict[str, Any]]:
-        """A message for each call of the response, in the order of `extract_tool_calls`.
+        """Return a message for each call of the response, in the order of `extract_tool_calls`.
 
-        A call without a result is told to have not been run. Raises CallerError for a result without a call.
+        The message of a call without a result says that it was not run. Raises CallerError for a result without a call.
         """
         calls = read(response).calls
         _check_count(results, len(calls))
@@ -137,7 +137,7 @@ class NativeToolAdapter(_Adapter):
 
 
 class _TextAdapter(_Adapter):
-    """Calls are found in the text, unless the server found them there already."""
+    """Find calls in the text, unless the server has already found them."""
 
     _formats = (
         '{"tool": "tool_name", "arguments": {"x": 5}}, {"answer": "your answer"}, '
@@ -151,35 +151,35 @@ class _TextAdapter(_Adapter):
         payloads = payloads_of_text(reply.text)
         if not messages or not any("tool" in each for each in payloads):
             return payloads
-        from callboard.modes import Sources  # noqa: PLC0415  # for callers that give their messages
+        from callboard.modes import Sources  # noqa: PLC0415  # only for callers that pass their messages
 
         sources = Sources(decode_request({"model": "", "messages": [*messages]}).canisters)
         own = [each for each in payloads if not _is_quotation(each, sources)]
         return own or [{"answer": reply.text}]
 
     def format_assistant_message(self, response: Any) -> dict[str, Any]:
-        """The reply as a message of the next request: its text."""
+        """Return the text of the reply as a message of the next request."""
         reply = read(response)
         lines = [*([reply.text] if reply.text else []), *[render_call(ACTION, call) for call in reply.calls]]
         return {"role": "assistant", "content": "\n".join(lines)}
 
     def format_tool_result(self, tool_call_id: str | None, result: str, is_error: bool = False) -> dict[str, Any]:
-        """The result as the user's observation; an error is told as it is."""
+        """Return the result as a user message. An error stays as it is; another result is marked as an observation."""
         return _observation(result, is_error=is_error)
 
     def format_tool_results(self, response: Any, results: Sequence[str]) -> list[dict[str, Any]]:
-        """One message with the results, in the order of `extract_tool_calls`. Raises as NativeToolAdapter's."""
+        """Return one message with the results, in the order of `extract_tool_calls`. Raises CallerError as above."""
         calls = [each for each in self.extract_tool_calls(response) if "tool" in each]
         _check_count(results, len(calls))
         return [_user("\n\n".join([f"Observation: {each}" for each in results]))] if results else []
 
 
 class OpenAIStructuredAdapter(_TextAdapter):
-    """The reply follows a JSON schema: a call of a declared tool, an answer or a thought.
+    """Constrain the reply to a JSON schema: a call of a declared tool, an answer or a thought.
 
-    `root` "action" puts the choice into an object, as OpenAI wants it; "anyOf" is the shape of the specification. Replies
-    of both are read. The schema is strict unless a tool takes what strict mode cannot say; a warning then
-    says so, once.
+    With `root` "action" the choice is inside an object, which OpenAI requires; "anyOf" is the shape of the
+    specification. Both shapes are read in replies. The schema is strict unless strict mode cannot express a tool; a
+    warning then says so, once.
     """
 
     def __init__(self, root: Literal["action", "anyOf"] = "action") -> None:
@@ -223,13 +223,13 @@ class OpenAIStructuredAdapter(_TextAdapter):
 
 
 class _PromptedAdapter(_TextAdapter):
-    """Nothing is added to the request: the tools stand in the prompt."""
+    """Put the tools into the prompt, and add nothing to the request."""
 
     def format_request(self, tools: Sequence[AnyTool], messages: Sequence[Message]) -> dict[str, Any]:
         return {}
 
     def prepare_messages(self, tools: Sequence[AnyTool], messages: Sequence[Message]) -> list[dict[str, Any]]:
-        """The messages with the tools and how to call them, behind what the system's message says, if there is one."""
+        """Return the messages with the tools and how to call them, after the text of the system message, if any."""
         prepared = [dict(message) for message in messages]
         if not tools:
             return prepared
@@ -247,16 +247,16 @@ class _PromptedAdapter(_TextAdapter):
 
 
 class ValidatedAdapter(_PromptedAdapter):
-    """The tools stand in the prompt (`prepare_messages`), calls are JSON in the text."""
+    """Put the tools into the prompt (`prepare_messages`), and read calls as JSON from the text."""
 
 
 class ParsedAdapter(_PromptedAdapter):
-    """As ValidatedAdapter, but arguments are taken as the model wrote them, whatever the tool says."""
+    """Do what ValidatedAdapter does, but accept arguments as the model wrote them, without the tool's validation."""
 
     def _validate(
         self, name: str, arguments: Any, payload: Payload, tools_by_name: Mapping[str, AnyTool]
     ) -> ToolCallValidation:
-        """Valid, unless the arguments are no object, so that nothing could be called with them."""
+        """Accept the arguments if they are an object; otherwise nothing could be called with them."""
         if "raw" in payload or not isinstance(arguments, Mapping):
             return _invalid(_NO_OBJECT)
         return ToolCallValidation(is_valid=True, arguments=dict(arguments))
@@ -290,8 +290,8 @@ def _declare(tools: Sequence[AnyTool]) -> tuple[ToolDeclaration, ...]:
 
 
 def _with_thought(variant: Mapping[str, Any], description: str) -> dict[str, Any]:
-    """The variant with a description, and a place for a thought that may be left null."""
-    # It stands first, so that it is written before what it is about.
+    """Return the variant with a description, and with a nullable field for a thought."""
+    # The thought comes first so that the model writes it before the call or the answer.
     properties = {"scratchpad": {"type": ["string", "null"]}, **variant["properties"]}
     described = {"description": description} if description else {}
     return {**described, **variant, "properties": properties, "required": [*properties]}

@@ -1,7 +1,6 @@
-"""Find the JSON values in a model's text: alone, between words, in a fence, or behind its thoughts.
+"""Find the JSON values in a model's text: alone, between words, in a fence, or after its thoughts.
 
-Law: what is inside a JSON value is never taken for a tag or a fence; each character is looked at a bounded
-number of times.
+Law: text inside a JSON value never counts as a tag or a fence. Each character is read a limited number of times.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from callboard.errors import CallerError
 Value: TypeAlias = dict[str, Any] | list[Any]
 
 PATIENCE = 8
-"""How often a text may be read over, counted in characters, because what began like JSON was none."""
+"""Maximum length of failed reads, as a multiple of the text's length, before the search stops."""
 
 _MARK = re.compile(
     r"(?P<think></?think(?:ing)?>)"
@@ -24,17 +23,18 @@ _MARK = re.compile(
     re.MULTILINE,
 )
 _LANGUAGES = ("json", "tool", "function")
-"""Beginnings of the fences' languages that hold JSON; other languages are quotations."""
+"""Beginnings of languages of fences with JSON. Fences with other languages are quotations."""
 
 
 def parse_json_response(text: str | None) -> Value | None:
-    """The JSON object or array that a model's text holds, None where it holds none.
+    """Return the JSON object or array in a model's text, or None.
 
-    It may stand between words or in a fence of no language or JSON's. What is thought, between `<think>` and
-    `</think>` or before a lone `</think>`, and fences of other languages are not looked at; a `<think>` that
-    never ends is. Of several the first object that is not empty or array of objects is taken. Raises CallerError for what is no text.
+    It may be between words, or in a fence without a language or with JSON's. Fences of other languages and thoughts are
+    skipped; thoughts are between `<think>` and `</think>` or before a lone `</think>`, but not after a `<think>`
+    without an end. If there are several values, the first array of objects or object that is not empty is used. Raises
+    CallerError for anything but a text or None.
     """
-    if text is None:  # as the content of a message that only calls
+    if text is None:  # such as the content of a message with only calls
         return None
     if not isinstance(text, str):
         raise CallerError(f"a {type(text).__name__} is no text", hint="give the content of a message")
@@ -44,10 +44,10 @@ def parse_json_response(text: str | None) -> Value | None:
 
 
 def json_values(text: str) -> list[Value]:
-    """Every such object and array, in order."""
+    """Return every such object and array, in order."""
     values: list[Value] = []
     before: list[Value] = []
-    """What stood before a `</think>` that nothing opened: thoughts, unless there is nothing else."""
+    """Values before a `</think>` without its opening tag: thoughts, unless there is nothing else."""
     thinking: int | None = None
     fence, quoted = "", False
     at = spent = 0
@@ -86,5 +86,5 @@ def _refuse(constant: str) -> NoReturn:
     raise ValueError(f"{constant} is not JSON")
 
 
-# Models break lines inside strings; that alone is no reason not to understand them.
+# Models put line breaks into strings. That alone does not make a string invalid here.
 _decode = json.JSONDecoder(strict=False, parse_constant=_refuse).raw_decode

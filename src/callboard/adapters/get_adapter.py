@@ -1,7 +1,7 @@
 """Choose a model's adapter by its name.
 
-The table decides first, so that the names of the specification give the same adapter everywhere; where it says nothing the model's
-profile decides, which knows newer models.
+The table decides first, so that the names of the specification give the same adapter everywhere. For all other names
+the model's profile decides, because it covers newer models.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ NATIVE_TOOL_MODEL_PATTERNS = (
 )
 
 VALIDATED_MODEL_PREFIXES = ("mistral-7b",)
-"""The specification has this model in an example, against its own table."""
+"""Models that the specification's example treats differently from its own table."""
 
 ADAPTERS: Mapping[ToolCallingMode, type[Adapter]] = MappingProxyType(
     {
@@ -49,9 +49,9 @@ ADAPTERS: Mapping[ToolCallingMode, type[Adapter]] = MappingProxyType(
 
 
 def get_adapter(model: str, mode: ToolCallingMode | str = ToolCallingMode.AUTO) -> Adapter:
-    """The adapter of a mode, or with AUTO of a model by its name.
+    """Return the adapter of a mode, or with AUTO the adapter of the model.
 
-    Raises ValueError for no such mode, and CallerError for what is no name.
+    Raises ValueError for an unknown mode, and CallerError if the model is not a name.
     """
     try:
         requested = ToolCallingMode(mode)
@@ -62,17 +62,17 @@ def get_adapter(model: str, mode: ToolCallingMode | str = ToolCallingMode.AUTO) 
 
 
 def mode_of(model: str) -> ToolCallingMode:
-    """The mode of a model by its name.
+    """Return the mode of a model by its name.
 
     Args:
-        model: The name. A provider of ours before a colon (`openai:gpt-4o`) is no part of it.
+        model: The name. A known provider before a colon (`openai:gpt-4o`) is not part of it.
 
     Returns:
-        What the table says of the name as it is written, else of the name without what only says who serves it,
-        else what the model's profile says: validated where nothing is known.
+        The table's mode for the name as it is written, otherwise for the name without its provider, otherwise the mode
+        of the model's profile: validated for unknown models.
 
     Raises:
-        CallerError: It is no name.
+        CallerError: The model is not a name.
     """
     if not isinstance(model, str):
         raise CallerError(f"a {type(model).__name__} is no model's name", hint="give one such as 'gpt-4o'")

@@ -1,4 +1,4 @@
-"""Read a response, in whatever form its client gives it, into the payloads that adapters validate."""
+"""Read a response, in any form that a client returns, into the payloads that adapters validate."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from callboard.wires.common.encoded_request import NO_NAMES
 from callboard.wires.common.reply_stream import DecodeContext
 
 _NESTED = 3
-"""Wrappers inside one another: `{"action": {"function": {…}}}`."""
+"""Maximum depth of nested wrappers, as in `{"action": {"function": {…}}}`."""
 
 _decode = msgspec.json.Decoder(dict[str, Any]).decode
 
 
 class ParsedResponse(msgspec.Struct, frozen=True):
-    """`calls` are those of the wire's own field."""
+    """A response. `calls` come from the wire's own field."""
 
     text: str
     refusal: str
@@ -35,9 +35,9 @@ class ParsedResponse(msgspec.Struct, frozen=True):
 
 
 def events_of(response: Any, names: Mapping[str, str] = NO_NAMES) -> list[core.Event]:
-    """The events of a chat completion as the `openai` client gives it, its dict, a message of it, or plain text.
+    """Return the events of a chat completion from the `openai` client, its dict, one of its messages, or plain text.
 
-    The last is a ReplyEnded, also of a reply that failed after some events. Raises CallerError.
+    The last event is a ReplyEnded, also if the reply failed after some events. Raises CallerError.
     """
     if isinstance(response, str):
         return [core.TextPiece(response), core.ReplyEnded("stop")]
@@ -71,7 +71,7 @@ def read(response: Any, names: Mapping[str, str] = NO_NAMES) -> ParsedResponse:
 
 
 def payloads_of_wire(response: ParsedResponse) -> list[Payload]:
-    """The calls of the wire's own field, the first with the text beside them; else the text."""
+    """Return the calls of the wire's own field, the first with the text beside them; without calls, the text."""
     calls = [_call(call.name, call.arguments, call.raw) for call in response.calls]
     if calls:
         return [_thoughtful(calls[0], response.thought or response.text), *calls[1:]]
@@ -81,7 +81,7 @@ def payloads_of_wire(response: ParsedResponse) -> list[Payload]:
 
 
 def payloads_of_text(text: str) -> list[Payload]:
-    """The calls that a text spells; else the first answer, else the first thought."""
+    """Return the calls in a text, otherwise the first answer, otherwise the first thought."""
     values = [each for value in json_values(text) for each in (value if isinstance(value, list) else [value])]
     payloads = [payload for value in values if isinstance(value, dict) and (payload := _payload(value))]
     for kind in ("tool", "answer", "scratchpad"):
@@ -91,7 +91,7 @@ def payloads_of_text(text: str) -> list[Payload]:
 
 
 def _payload(value: Mapping[str, Any]) -> Payload | None:
-    """The payload of an object in any spelling that the dialect knows, None if it is none of ours."""
+    """Return the payload of an object in any spelling of the dialect, or None if it is not a payload."""
     roles = _roles_of(value)
     key, name = roles.get(Role.NAME, ("", None))
     answer = _text(roles, Role.TEXT)
@@ -105,7 +105,7 @@ def _payload(value: Mapping[str, Any]) -> Payload | None:
 
 
 def _roles_of(value: Mapping[str, Any]) -> dict[Role, tuple[str, Any]]:
-    """For each role the member that has it, with its key; the first that is not null counts."""
+    """Return the member for each role, with its key; the first that is not null counts."""
     roles: dict[Role, tuple[str, Any]] = {}
     level = [value]
     for _ in range(_NESTED):
@@ -121,7 +121,7 @@ def _roles_of(value: Mapping[str, Any]) -> dict[Role, tuple[str, Any]]:
 
 
 def _object(arguments: Any) -> tuple[dict[str, Any] | None, str]:
-    """The arguments as an object, None if they are none, and as the model wrote them."""
+    """Return the arguments as an object (None if they are not one) and as the model wrote them."""
     if isinstance(arguments, dict):
         return arguments, ""
     raw = _json(arguments)
@@ -146,5 +146,5 @@ def _text(roles: Mapping[Role, tuple[str, Any]], role: Role) -> str | None:
 
 
 def _json(value: Any) -> str:
-    """A string as it is, anything else as JSON; json's own, which writes whatever json's own has read."""
+    """Return a string as it is, and anything else as JSON. Python's json can write everything that it has read."""
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

@@ -12,14 +12,14 @@ from callboard.tools import Tool
 AnyTool: TypeAlias = Tool[..., Any]
 Message: TypeAlias = Mapping[str, Any]
 Payload: TypeAlias = dict[str, Any]
-"""A call `{"tool", "arguments"}`, an answer `{"answer"}` or a thought `{"scratchpad"}`; the first two may hold a thought.
+"""A call `{"tool", "arguments"}`, an answer `{"answer"}` or a thought `{"scratchpad"}`. Calls and answers may have thoughts.
 
-A call whose arguments are no JSON object has `"arguments": None`, and in `raw` what the model wrote.
+If the arguments of a call are not a JSON object, `"arguments"` is None and `raw` has the model's text.
 """
 
 
 class ToolCallingMode(Enum):
-    """How calls are asked for."""
+    """How a model is asked for calls."""
 
     AUTO = "auto"
     NATIVE = "native"
@@ -30,9 +30,9 @@ class ToolCallingMode(Enum):
 
 @dataclass(frozen=True)
 class ToolCallValidation:
-    """`arguments` are normalised: coerced, defaults filled in; None where the call is invalid.
+    """The result of validating a call. `arguments` are coerced and have defaults; None if the call is invalid.
 
-    `error_message` is for the model to read.
+    `error_message` is written for the model.
     """
 
     is_valid: bool
@@ -42,16 +42,16 @@ class ToolCallValidation:
 
 @runtime_checkable
 class ToolCallingAdapter(Protocol):
-    """Anything with these methods is an adapter; ours have more (see `Adapter`)."""
+    """Anything with these methods is an adapter. Our adapters have more methods (see `Adapter`)."""
 
     def format_request(self, tools: Sequence[AnyTool], messages: Sequence[Message]) -> dict[str, Any]:
-        """Keywords to add to a chat completion request."""
+        """Return keywords to add to a chat completion request."""
         ...
 
     def extract_tool_call(self, response: Any) -> Payload | None:
-        """What the model asks for or answers, None where it is nothing of the kind."""
+        """Return the model's call, answer or thought, or None."""
         ...
 
     def validate_tool_call(self, payload: Payload | None, tools_by_name: Mapping[str, AnyTool]) -> ToolCallValidation:
-        """Whether the call can be made, and with which arguments; what is no call is invalid."""
+        """Return whether the call can be made, and with which arguments. Anything but a call is invalid."""
         ...

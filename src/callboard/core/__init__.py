@@ -1,4 +1,4 @@
-"""The values that everything else is about: canisters, events, requests, and the stages they pass through."""
+"""The basic values: canisters, events, requests, and the stages that they pass through."""
 
 from callboard.core.canisters import (
     AssistantCanister,

@@ -1,6 +1,6 @@
 """The items of a conversation, as immutable values.
 
-Law: a canister never changes, and when and by whom it was made is neither compared nor sent.
+Law: a canister never changes. Its time and author are neither compared nor sent.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ Category = Literal["validation", "execution", "timeout", "permission", "network"
 
 class _Part(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="type"):
     extra: Mapping[str, Any] | None = None
-    """The provider's fields that have no name here, kept for the way back."""
+    """Fields of the provider that have no name here, kept for sending them back."""
 
 
 class TextualContent(_Part, frozen=True, tag="text"):
-    """A text, such as a sentence, a page, or the JSON that a tool gave."""
+    """A text, such as a sentence, a page, or a tool's JSON."""
 
     text: str
     mime_type: str = "text/plain"
 
 
 class PictureContent(_Part, frozen=True, tag="picture"):
-    """A picture: its bytes, or the address where the provider finds it."""
+    """A picture: its bytes, or an address that the provider can read."""
 
     data: bytes = b""
     mime_type: str = "image/png"
@@ -38,7 +38,7 @@ class PictureContent(_Part, frozen=True, tag="picture"):
 
 
 class FileContent(_Part, frozen=True, tag="file"):
-    """A file: its bytes, or the address where the provider finds it."""
+    """A file: its bytes, or an address that the provider can read."""
 
     data: bytes = b""
     mime_type: str = "application/octet-stream"
@@ -47,7 +47,7 @@ class FileContent(_Part, frozen=True, tag="file"):
 
 
 class ReasoningContent(_Part, frozen=True, tag="reasoning"):
-    """What a model thought: its text, the provider's opaque form of it, and the model it came from."""
+    """A model's reasoning: its text, the provider's opaque form of it, and the model that wrote it."""
 
     text: str
     opaque: str = ""
@@ -55,14 +55,14 @@ class ReasoningContent(_Part, frozen=True, tag="reasoning"):
 
 
 class RefusalContent(_Part, frozen=True, tag="refusal"):
-    """What a model refused with, in the place of an answer."""
+    """A model's refusal, which replaces the answer."""
 
     text: str
 
 
 Content: TypeAlias = TextualContent | PictureContent | FileContent | ReasoningContent | RefusalContent
 _ERROR = re.compile(r"\W*(?:\w+_)?error", re.IGNORECASE)
-"""How a text begins that says itself that it is an error, as `<tool_use_error>` does."""
+"""Beginning of a text that already says that it is an error, such as `<tool_use_error>`."""
 ContentLike: TypeAlias = str | Content | Iterable[str | Content] | None
 _Time: TypeAlias = datetime | None
 _Extra: TypeAlias = Mapping[str, Any] | None
@@ -78,7 +78,7 @@ class ToolError(msgspec.Struct, frozen=True):
 
 class _Canister(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, eq=False, tag_field="role"):
     timestamp: datetime | None = None
-    """When it was made, in UTC."""
+    """Time of creation, in UTC."""
     extra: Mapping[str, Any] | None = None
 
     def __eq__(self, other: object) -> bool:
@@ -94,23 +94,23 @@ class _Canister(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, e
 
 
 class _Spoken(_Canister, frozen=True, eq=False):
-    # Each of its classes tells type checkers what its constructor takes: they would think that it is what `content` gives.
+    # Each subclass declares its constructor for type checkers, which would otherwise expect the type of `content`.
     content: tuple[Content, ...] = ()
-    """Given as a string, one content, several, or None."""
+    """The contents; the constructor also takes a string, one content, or None."""
 
     def __post_init__(self) -> None:
-        # Most are tuples of contents already.
+        # Most are already tuples of contents.
         if type(self.content) is not tuple or not all(isinstance(each, _Part) for each in self.content):
             msgspec.structs.force_setattr(self, "content", contents(self.content))
 
     @property
     def text(self) -> str:
-        """The textual contents, joined: texts that were given apart stand on lines of their own."""
+        """The textual contents, with line breaks between them."""
         return join_texts(self.content)
 
 
 class UserCanister(_Spoken, frozen=True, eq=False, tag="user"):
-    """What the user said."""
+    """A message of the user."""
 
     if TYPE_CHECKING:
 
@@ -118,7 +118,7 @@ class UserCanister(_Spoken, frozen=True, eq=False, tag="user"):
 
 
 class AssistantCanister(_Spoken, frozen=True, eq=False, tag="assistant"):
-    """What the model said besides its invocations."""
+    """The model's reply, without its invocations."""
 
     if TYPE_CHECKING:
 
@@ -126,14 +126,14 @@ class AssistantCanister(_Spoken, frozen=True, eq=False, tag="assistant"):
 
     @property
     def text(self) -> str:
-        """The textual contents, joined to the letter: a model says one text, whatever came between its pieces."""
+        """The textual contents, joined without any separator: the pieces of a model's reply are one text."""
         return "".join([part.text for part in self.content if type(part) is TextualContent])
 
 
 class SupervisorCanister(_Spoken, frozen=True, eq=False, tag="supervisor"):
     """Instructions: what providers call system or developer.
 
-    Those `by_agent` are an agent's own, and give way to the instructions of the agent that goes on.
+    Instructions with `by_agent` belong to an agent, and the next agent's instructions replace them.
     """
 
     by_agent: bool = False
@@ -168,7 +168,7 @@ class DocumentCanister(_Spoken, frozen=True, eq=False, tag="document"):
 
 
 class ReadOnlyDict(dict[str, Any]):
-    """A dict that refuses changes. JSON encoders take it as a dict."""
+    """A dict that cannot be changed. JSON encoders treat it as a dict."""
 
     def _refuse(self, *_: object, **__: object) -> Never:
         raise TypeError("the arguments of an invocation cannot be changed: make a dict of them first")
@@ -180,10 +180,10 @@ class ReadOnlyDict(dict[str, Any]):
 
 
 class InvocationCanister(_Canister, frozen=True, eq=False, tag="invocation"):
-    """A call that a model asks for.
+    """A call that a model requests.
 
-    `arguments` is None where the model wrote no JSON object; `raw` is what it wrote. `quoted_from` names the source
-    that the call repeats word for word, where it was found in text.
+    `raw` is the model's text of the arguments; `arguments` is None if that is not a JSON object. `quoted_from` names
+    the source that the call repeats word for word, if it was found in text.
     """
 
     identifier: str
@@ -198,17 +198,17 @@ class InvocationCanister(_Canister, frozen=True, eq=False, tag="invocation"):
 
     @property
     def text(self) -> str:
-        """The call in a line, as people read it: the name, and the arguments as the model wrote them."""
+        """The call on one line for people: the name, and the arguments as the model wrote them."""
         return f"{self.name} {self.raw or msgspec.json.encode(self.arguments or {}).decode()}"
 
 
 class ResultCanister(_Spoken, frozen=True, eq=False, tag="result", kw_only=True):
-    """The result of an invocation, paired by its identifier; with `error` the content says what went wrong."""
+    """The result of the invocation with this identifier. If there is an `error`, the content says what went wrong."""
 
     invocation_id: str
     error: ToolError | None = None
     exit_code: int | None = None
-    """Of a command that ran to its end; see `CommandOutput`."""
+    """Exit code of a command that ran to its end; see `CommandOutput`."""
 
     if TYPE_CHECKING:
 
@@ -225,7 +225,7 @@ class ResultCanister(_Spoken, frozen=True, eq=False, tag="result", kw_only=True)
 
 
 class CommandOutput(str):
-    """What a tool that runs a command returns: the text for the model, and the command's exit code for programs."""
+    """The value of a tool that runs a command: the text for the model, and the command's exit code for programs."""
 
     __slots__ = ("exit_code",)
     exit_code: int | None
@@ -242,7 +242,7 @@ Canister: TypeAlias = (
 
 
 def contents(value: ContentLike) -> tuple[Content, ...]:
-    """A tuple of contents from a string, one content, several, or None."""
+    """Return a tuple of contents from a string, one content, several, or None."""
     if value is None or value == "":
         return ()
     if isinstance(value, str):
@@ -263,12 +263,12 @@ def _content(value: object) -> Content:
 
 
 def join_texts(content: Iterable[Content]) -> str:
-    """The texts among contents that were given apart, with a line break between them."""
+    """Return the textual contents with a line break between them."""
     return "\n".join([part.text for part in content if type(part) is TextualContent])
 
 
 def error_result(identifier: str, category: Category, message: str) -> ResultCanister:
-    """The result that says what went wrong, as the model reads it."""
+    """Return a result that says what went wrong, in the form for models."""
     return ResultCanister(
         invocation_id=identifier,
         content=(TextualContent(f"Error: {message}"),),
@@ -277,7 +277,7 @@ def error_result(identifier: str, category: Category, message: str) -> ResultCan
 
 
 def result_contents(result: ResultCanister) -> tuple[Content, ...]:
-    """The contents of a result where nothing beside them can say that it is an error: then their text does."""
+    """Return the contents of a result for wires without an error flag: their text then says that it is an error."""
     if result.error is None:
         return result.content
     text = result.text or result.error.message

@@ -1,6 +1,6 @@
-"""The steps of a reply, and of a run, while they happen: the vocabulary of wires, dialects, loop and gateway.
+"""The events of a reply and of a run: the vocabulary of wires, dialects, loop and gateway.
 
-Law: the same event means the same thing wherever it came from; `type` on JSON is its name in snake case.
+Law: an event means the same from every source. In JSON its `type` is its name in snake case.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from callboard.text.display import display
 from callboard.text.truncate import truncate
 
 Offsets: TypeAlias = tuple[int, int]
-"""Begin and end in the text that a parser was fed, in characters."""
+"""Begin and end in the text of a parser, in characters."""
 
 Ending = Literal["stop", "invocations", "length", "filter", "refusal", "no_call", "retry"]
 NoteKind = Literal["recovered", "coerced", "dropped", "repaired", "alert"]
@@ -44,21 +44,21 @@ class _Event(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="type"):
 
 
 class ReplyStarted(_Event, frozen=True, tag="reply_started"):
-    """The first event of a reply. `identifier` and `model` are those that the provider gives."""
+    """The first event of a reply. `identifier` and `model` come from the provider."""
 
     identifier: str = ""
     model: str = ""
 
 
 class TextPiece(_Event, frozen=True, tag="text_piece"):
-    """The next piece of what the model says. A reply's pieces, joined, are its text."""
+    """The next piece of the model's text. A reply's pieces, joined, are its text."""
 
     text: str
     offsets: Offsets | None = None
 
 
 class ReasoningPiece(_Event, frozen=True, tag="reasoning_piece"):
-    """The next piece of what the model thinks; `opaque` is the provider's form of it, `origin` the model it came from."""
+    """The next piece of the model's reasoning; `opaque` is the provider's form of it, `origin` the model's name."""
 
     text: str
     opaque: str = ""
@@ -67,7 +67,7 @@ class ReasoningPiece(_Event, frozen=True, tag="reasoning_piece"):
 
 
 class RefusalPiece(_Event, frozen=True, tag="refusal_piece"):
-    """The next piece of what the model refuses with."""
+    """The next piece of the model's refusal."""
 
     text: str
     offsets: Offsets | None = None
@@ -76,8 +76,8 @@ class RefusalPiece(_Event, frozen=True, tag="refusal_piece"):
 class Logprobs(_Event, frozen=True, tag="logprobs"):
     """The log probabilities of the next tokens of the text, or of a refusal.
 
-    Each is as OpenAI's two wires write it: `token`, `logprob`, `bytes` and `top_logprobs`. They come when the
-    tokens came, which text that is looked through for calls may follow later.
+    Each has the form of OpenAI's two wires: `token`, `logprob`, `bytes` and `top_logprobs`. They arrive with the
+    tokens, while text that is searched for calls may arrive later.
     """
 
     tokens: tuple[Mapping[str, Any], ...]
@@ -94,7 +94,7 @@ class ReplyExtra(_Event, frozen=True, tag="reply_extra"):
 
 
 class InvocationStarted(_Event, frozen=True, tag="invocation_started"):
-    """A call begins. `known` says whether a tool of that name was declared, `found_in` where a reply held the call."""
+    """A call begins. `known` says whether a tool with that name was declared, `found_in` where the call was found."""
 
     index: int
     identifier: str
@@ -105,7 +105,7 @@ class InvocationStarted(_Event, frozen=True, tag="invocation_started"):
 
 
 class ArgumentsPiece(_Event, frozen=True, tag="arguments_piece"):
-    """The next piece of the arguments' JSON. Pieces are only ever appended."""
+    """The next piece of the arguments' JSON. Pieces are only appended."""
 
     index: int
     json: str
@@ -113,9 +113,9 @@ class ArgumentsPiece(_Event, frozen=True, tag="arguments_piece"):
 
 
 class InvocationEnded(_Event, frozen=True, tag="invocation_ended"):
-    """A call is whole. `arguments` is None where `raw` is no JSON object.
+    """A call is whole. `arguments` is None if `raw` is not a JSON object.
 
-    `quoted_from` names the source of the conversation in which a call that was found in text stands word for word.
+    `quoted_from` names the source of the conversation that a call found in text repeats word for word.
     """
 
     index: int
@@ -128,7 +128,7 @@ class InvocationEnded(_Event, frozen=True, tag="invocation_ended"):
 
 
 class InvocationIncomplete(_Event, frozen=True, tag="invocation_incomplete"):
-    """The reply ended inside a call; `raw` is as far as it came."""
+    """The reply ended inside a call; `raw` has the arguments so far."""
 
     index: int
     identifier: str
@@ -139,18 +139,18 @@ class InvocationIncomplete(_Event, frozen=True, tag="invocation_incomplete"):
 
 
 class Usage(_Event, frozen=True, tag="usage"):
-    """Tokens. `input` holds the `cached` ones and those of `cache_write`, `output` the `reasoning` ones."""
+    """Numbers of tokens. `input` includes `cached` and `cache_write`; `output` includes `reasoning`."""
 
     input: int = 0
     output: int = 0
     cached: int = 0
     reasoning: int = 0
     cache_write: int = 0
-    """Tokens that the provider put into its cache."""
+    """Tokens that the provider wrote to its cache."""
     cache_write_1h: int = 0
-    """Those of them that it keeps for an hour, at a price of their own."""
+    """Those tokens of `cache_write` that are cached for an hour, at their own price."""
     model: str = ""
-    """The model that counted them, where one of several answered; a sum has none."""
+    """The model that counted the tokens, if one of several answered; empty for a sum."""
 
     def __add__(self, other: Usage) -> Usage:
         return Usage(
@@ -167,19 +167,19 @@ class Usage(_Event, frozen=True, tag="usage"):
 
     @classmethod
     def from_counts(cls, counts: Mapping[str, int]) -> Usage:
-        """The usage of `counts`."""
+        """Return the usage with these counts."""
         return cls(**{name: counts[name] for name in TOKEN_KINDS if name in counts})  # type: ignore[arg-type]
 
     def counts(self) -> dict[str, int]:
-        """The counts by name; those of writing to a cache where there are any."""
+        """Return the counts by name. Counts of cache writes are included only if there are any."""
         counts = {name: getattr(self, name) for name in TOKEN_KINDS}
         return {name: count for name, count in counts.items() if count or not name.startswith("cache_")}
 
 
 class Note(_Event, frozen=True, tag="note"):
-    """Something that was done on the way and that somebody may want to know.
+    """A remark about something that was changed or decided on the way.
 
-    `code` says what to programs; `unsent` names the part of a request that could not be sent.
+    `code` identifies it for programs. `unsent` names the part of a request that could not be sent.
     """
 
     kind: NoteKind
@@ -190,25 +190,25 @@ class Note(_Event, frozen=True, tag="note"):
 
 
 def unsent_note(part: str) -> Note:
-    """The note of a part of a request that cannot be sent."""
+    """Return the note about a part of a request that cannot be sent."""
     return Note("dropped", f"{part} cannot be sent to this endpoint", unsent=part)
 
 
 class ReplyEnded(_Event, frozen=True, tag="reply_ended"):
-    """The last event of a reply that came whole. After `retry` another reply follows in its place.
+    """The last event of a whole reply. After `retry` another reply replaces it.
 
-    `length` also ends a reply with a call that was cut, whatever the provider says of its end; `no_call` one without
-    the call that was asked for.
+    `length` also ends a reply with a cut call, whatever reason the provider gives. `no_call` ends a reply without the
+    requested call.
     """
 
     reason: Ending
 
 
 class ReplyFailed(_Event, frozen=True, tag="reply_failed"):
-    """The last event of a reply that did not. `party` is whose fault it is, `excerpt` what was sent.
+    """The last event of a failed reply. `party` caused the failure; `excerpt` is a part of the provider's answer.
 
-    `path` says who answered and how, `hint` what to do, where there is something to say. `retry_after` is the number of
-    seconds after which a provider that is overloaded wants to be asked again.
+    `path` names the server and its answer, and `hint` says what to do, if that is known. `retry_after` is the number of
+    seconds after which an overloaded provider wants to be asked again.
     """
 
     party: str
@@ -221,13 +221,13 @@ class ReplyFailed(_Event, frozen=True, tag="reply_failed"):
 
 
 class RoundStarted(_Event, frozen=True, tag="round_started"):
-    """The `number`th reply of the run is asked for; the first is 1."""
+    """The `number`th reply of the run is requested; the first is 1."""
 
     number: int
 
 
 class ToolProgress(_Event, frozen=True, tag="tool_progress"):
-    """How far a running invocation is: `progress` of `total`, if that is known, and what it does."""
+    """The progress of a running invocation: `progress` of `total`, if that is known, and a message."""
 
     identifier: str
     progress: float
@@ -236,22 +236,22 @@ class ToolProgress(_Event, frozen=True, tag="tool_progress"):
 
 
 class ResultReady(_Event, frozen=True, tag="result_ready"):
-    """A call has its result: the tool's, an error, or why it did not run."""
+    """A call has its result: the tool's result, an error, or the reason why it did not run."""
 
     canister: ResultCanister
 
 
 class ApprovalAsked(_Event, frozen=True, tag="approval_asked"):
-    """A person is asked whether the call may run; `why` says why."""
+    """A person is asked whether the call may run; `why` is the reason."""
 
     invocation: InvocationCanister
     why: str
 
 
 class ApprovalAnswered(_Event, frozen=True, eq=False, tag="approval_answered"):
-    """Whether the call may run. `why` is the reason of a denial, `arguments` those that were edited.
+    """Whether the call may run. `why` is the reason of a denial, `arguments` are edited arguments.
 
-    `failed` says that nobody denied the call: there was no answer, or one that is none.
+    `failed` says that nobody denied the call: there was no answer, or an invalid one.
     """
 
     invocation: InvocationCanister
@@ -304,13 +304,13 @@ def _encode_side(arguments: Mapping[str, Any], name: str) -> str:
 
 
 class HandedOver(_Event, frozen=True, tag="handed_over"):
-    """From here on the agent of this name has the conversation."""
+    """The agent with this name has the conversation from here on."""
 
     agent: str
 
 
 class Nested(_Event, frozen=True, tag="nested"):
-    """An event of a run that a tool began within this one: the invocation's `identifier`, and the tool's `name`."""
+    """An event of a nested run that a tool started: the invocation's `identifier`, and the tool's `name`."""
 
     identifier: str
     name: str
@@ -318,13 +318,13 @@ class Nested(_Event, frozen=True, tag="nested"):
 
 
 class RolledBack(_Event, frozen=True, tag="rolled_back"):
-    """The conversation goes on from its first `to` canisters."""
+    """The conversation is reset to its first `to` canisters."""
 
     to: int
 
 
 class RunEnded(_Event, frozen=True, tag="run_ended"):
-    """The last event of a run that was not left. `output` is the text of its last reply; `cost` is None without prices."""
+    """The last event of a run that was not left early. `output` is the text of its last reply; `cost` needs prices."""
 
     state: RunState
     output: Any = None
@@ -365,7 +365,7 @@ RunEvent: TypeAlias = (
 Event: TypeAlias = ReplyEvent | RunEvent
 
 
-# JSON lines: one JSON object each, in UTF-8, without its line break
+# JSON lines: one JSON object per line, in UTF-8, without its line break
 
 _encoder = msgspec.json.Encoder()
 _canisters: msgspec.json.Decoder[Canister] = msgspec.json.Decoder(Canister)
@@ -373,12 +373,12 @@ _events: msgspec.json.Decoder[Event] = msgspec.json.Decoder(Event)
 
 
 def encode_line(item: Canister | Event) -> bytes:
-    """The item as one line, without the line break."""
+    """Return the item as one line, without the line break."""
     return _encoder.encode(item)
 
 
 def decode_canister(line: bytes | str, *, path: str = "") -> Canister:
-    """The canister of a line. Raises CallerError that names `path` where it is none."""
+    """Return the canister of a line. Raises CallerError with `path` if the line is not a canister."""
     try:
         return _canisters.decode(line)
     except (msgspec.MsgspecError, RecursionError) as error:
@@ -386,7 +386,7 @@ def decode_canister(line: bytes | str, *, path: str = "") -> Canister:
 
 
 def decode_event(line: bytes | str, *, path: str = "") -> Event:
-    """The event of a line. Raises CallerError that names `path` where it is none."""
+    """Return the event of a line. Raises CallerError with `path` if the line is not an event."""
     try:
         return _events.decode(line)
     except (msgspec.MsgspecError, RecursionError) as error:

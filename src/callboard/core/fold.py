@@ -1,8 +1,8 @@
-"""Fold the events of a reply into the canisters that it leaves in the conversation.
+"""Fold the events of a reply into the canisters for the conversation.
 
 `coalesce` joins the pieces of a stream instead, so that streams can be compared and read.
 
-Law: constant work an event; text is joined once, when it is whole.
+Law: the work per event is constant. Text is joined once, when it is whole.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ _CONTENT_OF = {TextPiece: TextualContent, RefusalPiece: RefusalContent}
 
 
 class Fold:
-    """A Stage: events in, finished canisters out.
+    """A Stage from events to finished canisters.
 
-    What was said between two invocations is one assistant canister. An incomplete invocation becomes a
-    canister without arguments, so that it is not lost and gets its result.
+    Text between two invocations becomes one assistant canister. An incomplete invocation becomes a canister without
+    arguments, so that it is not lost and gets its result.
     """
 
     def __init__(self) -> None:
@@ -48,7 +48,7 @@ class Fold:
         self._pieces: list[TextPiece | ReasoningPiece | RefusalPiece] = []
 
     def feed(self, event: Event, /) -> list[Canister]:
-        """The canisters that are whole with this event."""
+        """Return the canisters that are whole with this event."""
         match event:
             case TextPiece() | RefusalPiece():
                 if self._pieces and type(self._pieces[-1]) is not type(event):
@@ -71,7 +71,7 @@ class Fold:
         return []
 
     def finish(self, why: Why = "stop", /) -> list[Canister]:
-        """What was said since the last whole canister."""
+        """Return the canister of the text since the last whole canister."""
         self._close()
         if not self._content:
             return []
@@ -99,7 +99,7 @@ _TEXT_FIELDS = {TextPiece: "text", RefusalPiece: "text", ReasoningPiece: "text",
 
 
 def coalesce(events: Iterable[Event]) -> list[Event]:
-    """The events with neighbouring pieces of the same kind joined, and empty pieces left out."""
+    """Join neighbouring pieces of the same kind, and leave out empty pieces."""
     runs: list[list[Event]] = []
     for event in events:
         if isinstance(event, TextPiece | RefusalPiece) and not event.text:

@@ -1,6 +1,6 @@
-"""The protocols through which models, clocks, stores and people are reached.
+"""The protocols of models, clocks, stores and people.
 
-Everything above the I/O line depends on these alone, so it can be run and replayed without any of them.
+Everything above the I/O line depends only on these protocols, so it can run and be replayed without real ones.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from callboard.core.events import Event, RolledBack, RunState, Usage, Verdict
 from callboard.core.request import Request
 
 Clock: TypeAlias = Callable[[], datetime]
-"""The time in UTC."""
+"""Returns the time in UTC."""
 
 Identify: TypeAlias = Callable[[int, str], str]
-"""An identifier for the invocation of this index and name: unique in a conversation, the same in every replay."""
+"""Returns an identifier for an invocation's index and name: unique in the conversation, and equal in every replay."""
 
 
 class Allow(msgspec.Struct, frozen=True):
-    """Lets a call run, with `arguments` in the place of the model's own where they are given; the model reads them.
+    """Allows a call. `arguments` replace the model's own arguments if they are set, and the model is informed.
 
-    `by` and `via` say who answered, and from where, as of ApprovalAnswered.
+    `by` and `via` say who answered and from where, as in ApprovalAnswered.
     """
 
     arguments: Mapping[str, Any] | None = None
@@ -35,7 +35,7 @@ class Allow(msgspec.Struct, frozen=True):
 
 
 class Deny(msgspec.Struct, frozen=True):
-    """Denies a call; the model reads `why`. `by` and `via` are as of Allow."""
+    """Denies a call. The model reads `why`. `by` and `via` are as in Allow."""
 
     why: str = ""
     by: str = ""
@@ -46,22 +46,22 @@ Answer: TypeAlias = Verdict | bool | Allow | Deny
 """Whether an invocation may run: "allow", True or an Allow runs it, "defer" leaves it pending, all else denies it."""
 
 Approve: TypeAlias = Callable[[InvocationCanister, str], Awaitable[Answer] | Answer]
-"""Asks a person whether an invocation may run; the second argument says why it is asked.
+"""Asks a person whether an invocation may run. The second argument is the reason for the question.
 
-An answer that is no Answer, and an exception, deny the call.
+An invalid answer or an exception denies the call.
 """
 
 
 class Model(Protocol):
-    """Something that replies. `name` is what it was asked for by, such as `openai:gpt-4o`."""
+    """Something that replies. `name` is its requested name, such as `openai:gpt-4o`."""
 
     @property
     def name(self) -> str:
-        """What it was asked for by."""
+        """The name that the caller requested."""
         ...
 
     def batches(self, request: Request, /) -> AsyncIterator[list[Event]]:
-        """One reply: the events that arrived together, in one list. The last is a ReplyEnded or a ReplyFailed.
+        """Yield one reply, as lists of events that arrived together. The last event is a ReplyEnded or a ReplyFailed.
 
         Closing the iterator cancels the reply.
         """
@@ -69,7 +69,7 @@ class Model(Protocol):
 
 
 async def reply_events(model: Model, request: Request) -> AsyncGenerator[Event]:
-    """One reply, event by event."""
+    """Yield the events of one reply."""
     async with closing(model.batches(request)) as batches:
         async for events in batches:
             for event in events:
@@ -77,27 +77,27 @@ async def reply_events(model: Model, request: Request) -> AsyncGenerator[Event]:
 
 
 def closing(batches: AsyncIterator[list[Event]]) -> AbstractAsyncContextManager[AsyncIterator[list[Event]]]:
-    """Closes what a model gave when the `async with` ends: a generator can be closed, another iterator need not."""
+    """Close a model's iterator at the end of the `async with`. Only generators need to be closed."""
     return aclosing(batches) if isinstance(batches, AsyncGenerator) else nullcontext(aiter(batches))
 
 
 class Store(Protocol):
-    """Where a conversation is kept: its canisters, and where it was rolled back. Nothing in it is ever changed.
+    """The store of a conversation: its canisters and its rollbacks. Stored items never change.
 
-    What was appended is on disk when `append` returns.
+    An appended item is on disk when `append` returns.
     """
 
     def append(self, item: Canister | RolledBack, /) -> None:
-        """Keep it; it is on disk when this returns."""
+        """Store the item; it is on disk when this returns."""
         ...
 
 
 class RunProgress(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What an interrupted run goes on with, besides its conversation: what it has used, and what was decided.
+    """The state of an interrupted run, besides its conversation: its usage and its decisions.
 
-    `rounds` counts the replies that came, `calls` those that ran but for the last reply's, `seconds` the time that the
-    run was under way. `cost` is that of the tokens whose price is known, `is_priced` whether all are. `state`, `output`
-    and `why` are there where the run's end was decided.
+    `rounds` counts the replies, `calls` the calls that ran before the last reply, `seconds` the time that the run was
+    under way. `cost` is the cost of tokens with known prices, `is_priced` says whether all prices are known. `state`,
+    `output` and `why` are set if the run's end was decided.
     """
 
     history_length: int = 0
@@ -109,59 +109,59 @@ class RunProgress(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     is_priced: bool = True
     seconds: float = 0.0
     refused: int = 0
-    """Replies in a row that the model was asked to make again."""
+    """Refused replies in a row."""
     empty: int = 0
-    """Replies in a row that said nothing."""
+    """Empty replies in a row."""
     thoughts: int = 0
-    """Replies in a row that only thought."""
+    """Replies in a row with only thoughts."""
     is_last: bool = False
-    """Whether the reply that is asked for is to answer without any call."""
+    """Whether the requested reply has to answer without calls."""
     shortfall: str = ""
-    """Why the run will not have completed, however it goes on."""
+    """Why the run will be incomplete, whatever happens next."""
     state: RunState | Literal[""] = ""
     output: str = ""
     why: str = ""
 
 
 class CallJournal(Protocol):
-    """The part of a run's `Journal` that is about its calls."""
+    """The part of a run's `Journal` about its calls."""
 
     def call_key(self, invocation: InvocationCanister, /) -> str:
-        """A name of the call that no other call of any run has, and that it has again when it is run again."""
+        """Return a unique key of the call. The key stays the same when the call runs again."""
         ...
 
     async def begin_call(self, invocation: InvocationCanister, idempotent: bool, /) -> ResultCanister | None:
-        """Keep that the call is about to run. A result spares running it."""
+        """Record that the call is about to run. If a result is returned, the call does not run."""
         ...
 
     async def end_call(self, invocation: InvocationCanister, result: ResultCanister, /) -> None:
-        """Keep the result of a call that ran, as soon as it is there, whatever the others do."""
+        """Record the result of a call as soon as it is there, independently of other calls."""
         ...
 
 
 class Journal(CallJournal, Protocol):
-    """What a run writes down before it acts, so that another process can go on with it.
+    """The record that a run writes before it acts, so that another process can resume the run.
 
-    What was given is kept for good when a method returns. What a method raises ends the run. `progress` is that of the
-    run that goes on, None for a new one.
+    Items are stored permanently when a method returns. An exception from a method ends the run. `progress` is the
+    progress of a resumed run, or None for a new run.
     """
 
     @property
     def progress(self) -> RunProgress | None:
-        """What was saved last of the run that goes on."""
+        """The last saved progress of the run that is resumed."""
         ...
 
     async def save(self, items: Sequence[Canister | RolledBack], progress: RunProgress, /, *, begins: bool) -> None:
-        """Keep what the conversation has grown by, in one piece; results that `end_call` got are not among it.
+        """Save the new items of the conversation as one piece, without the results that `end_call` got.
 
-        Where `begins`, nothing but calls of it follows: it may be kept when the first `begin_call` returns.
+        With `begins`, only calls follow; the items may then be saved when the first `begin_call` returns.
         """
         ...
 
 
 def identify_in_turn(turn: int, source: str = "") -> Identify:
-    """Identifiers such as `call_4_0`: the place in the conversation, then the index in the reply.
+    """Return identifiers such as `call_4_0`: the place in the conversation, then the index in the reply.
 
-    `source` keeps apart those who mint for one reply.
+    `source` separates the identifiers of several sources of calls in one reply.
     """
     return lambda index, name: f"call_{turn}_{source}{index}"

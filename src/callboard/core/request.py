@@ -1,4 +1,4 @@
-"""What a model is asked, in no provider's words. Modes rewrite a request, wires encode it."""
+"""A request to a model, independent of providers. Modes rewrite a request, wires encode it."""
 
 from __future__ import annotations
 
@@ -14,12 +14,11 @@ from callboard.core.canisters import Canister
 class ToolDeclaration(msgspec.Struct, frozen=True, omit_defaults=True):
     """A tool as a model sees it; `schema` is the JSON Schema of its arguments object.
 
-    `cli` maps flags such as `-t` to arguments, for models that write calls as commands. A tool of the kind
-    `custom` takes one text, which `grammar` may describe (OpenAI's `format`); where a wire has no such tools
-    it is a function with CUSTOM_SCHEMA. One of the kind `search` finds tools that are declared later (OpenAI's
-    client-side `tool_search`); elsewhere it is a function. With a `namespace`, the name is `namespace__local`.
-    `strict` asks the provider to hold the arguments to the schema; None leaves it to the wire. `extra` are the
-    fields of the wire it came from that have no name here.
+    `cli` maps flags such as `-t` to arguments, for models that write calls as commands. A tool of the kind `custom`
+    takes one text, which `grammar` may describe (OpenAI's `format`); on other wires it is a function with
+    CUSTOM_SCHEMA. A tool of the kind `search` finds tools that are declared later (OpenAI's client-side `tool_search`);
+    elsewhere it is a function. With a `namespace`, the name is `namespace__local`. `strict` asks the provider to
+    enforce the schema; None leaves it to the wire. `extra` are fields of the original wire that have no name here.
     """
 
     name: str
@@ -39,9 +38,9 @@ class ToolDeclaration(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def full_description(self) -> str:
-        """The description for wires and prompts without custom tools: the grammar and an example stand behind it.
+        """The description for wires and prompts without custom tools, followed by the grammar and an example.
 
-        A small model copies the example of a patch, where it does not follow the grammar alone.
+        A small model copies the example of a patch, but does not follow the grammar alone.
         """
         grammar = self.grammar or {}
         definition = grammar.get("definition")
@@ -74,7 +73,7 @@ _EXAMPLES: tuple[tuple[tuple[str, ...], str], ...] = (
 """,
     ),
 )
-"""Inputs that follow a grammar, by words of the grammar that they need."""
+"""Inputs that follow a grammar, by words that the grammar has to contain."""
 CUSTOM_SCHEMA: Mapping[str, Any] = MappingProxyType(
     {
         "type": "object",
@@ -83,11 +82,11 @@ CUSTOM_SCHEMA: Mapping[str, Any] = MappingProxyType(
         "additionalProperties": False,
     }
 )
-"""The arguments of a custom tool as a function's."""
+"""The arguments of a custom tool as a function's schema."""
 
 
 class HostedTool(msgspec.Struct, frozen=True):
-    """A tool that the provider itself runs: what `wire` it is defined for, its type there, and its definition."""
+    """A tool that the provider itself runs: the `wire` that defines it, its type there, and its definition."""
 
     wire: str
     kind: str
@@ -112,7 +111,7 @@ class Constraint(msgspec.Struct, frozen=True):
 
 
 class Controls(msgspec.Struct, frozen=True, omit_defaults=True):
-    """How to sample; None leaves it to the provider. `max_tokens` bounds the reply, `stop` ends it.
+    """How to sample; None leaves it to the provider. `max_tokens` limits the reply, `stop` ends it.
 
     `effort` is how much to think: none, minimal, low, medium, high, xhigh or max.
     """
@@ -126,14 +125,14 @@ class Controls(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Request(msgspec.Struct, frozen=True):
-    """One reply that is asked of a model.
+    """A request for one reply of a model.
 
-    `parallel` None leaves more than one call a reply to the provider. `extra` is added to the body as it is.
-    `namespaces` describes those of the tools, by their names. `conversation` is all that was said, where `canisters`
-    are only what the model is shown of it. `quoted_calls` says what becomes of a call that is found in text and stands
-    word for word in a source of the conversation: it is `marked` as one, or stays `text` where nobody can be asked.
-    `prefill` is how a reply was asked for that goes on from the last message, which is then the model's: by that
-    message's place alone (`last`), or by a field that servers have for it; "" asks for a reply of its own.
+    `parallel` permits several calls per reply; None leaves it to the provider. `extra` is added to the body unchanged.
+    `namespaces` describes the namespaces of the tools, by name. `conversation` is the whole conversation, if
+    `canisters` are only the part that the model sees. `quoted_calls` decides about calls that are found in text and
+    repeat a source of the conversation word for word: they are `marked`, or stay `text` if nobody can be asked.
+    `prefill` is how to request a continuation of the last message, which is then the model's: by that message's place
+    (`last`), or by a server's field for it. "" requests a new reply.
     """
 
     model: str

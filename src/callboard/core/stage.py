@@ -1,6 +1,6 @@
-"""Stages: every step of the pipe from bytes to canisters is fed one item and gives the items that follow from it.
+"""Stages: every step from bytes to canisters takes one item and returns the items that follow from it.
 
-When the input has ended, `finish` gives what a stage still holds. `pipe` makes one stage of several.
+At the end of the input, `finish` returns the items that a stage still holds. `pipe` combines several stages.
 """
 
 from __future__ import annotations
@@ -8,26 +8,26 @@ from __future__ import annotations
 from typing import Any, Literal, Protocol, TypeAlias, TypeVar
 
 Why: TypeAlias = Literal["stop", "length", "cut", "cancelled"]
-"""Why the input ended: by itself, at a length limit, in the middle, by our own wish."""
+"""Why the input ended: normally, at a length limit, in the middle, or because we cancelled it."""
 
 In_contra = TypeVar("In_contra", contravariant=True)
 Out = TypeVar("Out")
 
 
 class Stage(Protocol[In_contra, Out]):
-    """A state machine: no sockets, files, clocks or threads; what comes out follows from what went in."""
+    """A state machine without sockets, files, clocks or threads: its output depends only on its input."""
 
     def feed(self, item: In_contra, /) -> list[Out]:
-        """What follows from the next item."""
+        """Return the output for the next item."""
         ...
 
     def finish(self, why: Why = "stop", /) -> list[Out]:
-        """What is still held, when the input has ended; `why` says how."""
+        """Return the held items at the end of the input; `why` says how it ended."""
         ...
 
 
 class Pipe:
-    """Stages in a row as one stage."""
+    """Several stages as one stage."""
 
     __slots__ = ("_stages",)
 
@@ -35,11 +35,11 @@ class Pipe:
         self._stages = stages
 
     def feed(self, item: Any, /) -> list[Any]:
-        """What the last stage gives for the item that the first is fed."""
+        """Feed an item to the first stage, and return the output of the last."""
         return _through(self._stages, [item])
 
     def finish(self, why: Why = "stop", /) -> list[Any]:
-        """What the stages still held, through those behind them."""
+        """Finish the stages in order, and pass their held items through the next stages."""
         outputs: list[Any] = []
         for stage in self._stages:
             outputs = [*_through((stage,), outputs), *stage.finish(why)]
@@ -47,7 +47,7 @@ class Pipe:
 
 
 def pipe(*stages: Stage[Any, Any]) -> Pipe:
-    """The stages as one: what each gives is fed to the next; finishing goes from the first to the last."""
+    """Combine stages: the output of each is the input of the next."""
     return Pipe(stages)
 
 

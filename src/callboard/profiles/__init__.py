@@ -1,4 +1,4 @@
-"""The facts about models and endpoints, and how they are put together."""
+"""Facts about models and endpoints, and how layers of facts are combined."""
 
 from callboard.profiles.model_names import matches, model_names, normalise, split_provider
 from callboard.profiles.profile import (

@@ -15,7 +15,7 @@ ALL = "all"
 
 @cache
 def control_tokens(names: str | tuple[str, ...]) -> ControlTokens:
-    """The tokens of those rows, or of `all`. Raises CallerError for a row there is not."""
+    """Return the tokens of these rows, or of `all`. Raises CallerError for an unknown row."""
     table = token_table()
     chosen = (names,) if isinstance(names, str) else names
     if ALL in chosen:
@@ -31,7 +31,7 @@ def control_tokens(names: str | tuple[str, ...]) -> ControlTokens:
 
 @cache
 def token_table() -> Mapping[str, Any]:
-    """Ours, and those of plug-ins (`control_tokens` of an entry point `callboard.profiles`)."""
+    """Return our rows and the rows of plug-ins (`control_tokens` of an entry point `callboard.profiles`)."""
     import tomllib  # noqa: PLC0415
     from importlib.resources import files  # noqa: PLC0415 - they cost 15 ms, on first use
 

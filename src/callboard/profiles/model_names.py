@@ -1,6 +1,6 @@
-"""Models' names, as people and providers write them.
+"""Names of models, as people and providers write them.
 
-A name is reduced to what says which model it is, without who serves it or how it is packed.
+A name is reduced to the part that identifies the model, without its provider and its packaging.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ _PACKING = re.compile(r"[-_.](?:(?:i?q\d\w*|f16|f32|bf16|fp8|fp16|int4|int8|awq|
 
 
 def model_names(chain: str) -> list[str]:
-    """The names in a chain such as `openai:gpt-4o,local:qwen2.5-coder-0.5b`, without the blanks around them.
+    """Return the names in a chain such as `openai:gpt-4o,local:qwen2.5-coder-0.5b`, without surrounding blanks.
 
-    A chain that begins with `command:` is one name, whatever is in it. Raises CallerError for an empty name.
+    A chain that begins with `command:` is one name, whatever it contains. Raises CallerError for an empty name.
     """
     whole = chain.strip()
     names = [whole] if whole.startswith(_COMMAND) else [name.strip() for name in whole.split(",")]
@@ -27,15 +27,15 @@ def model_names(chain: str) -> list[str]:
 
 
 def split_provider(name: str, providers: Container[str]) -> tuple[str, str]:
-    """`openai:gpt-4o` is ("openai", "gpt-4o"); a left side that is no provider belongs to the model's name."""
+    """Split `openai:gpt-4o` into ("openai", "gpt-4o"). An unknown provider is part of the model's name."""
     provider, colon, model = name.partition(":")
     return (provider, model) if colon and provider in providers else ("", name)
 
 
 def normalise(name: str) -> str:
-    """Lower case, without vendor prefix, `:tag` of a size or build, and suffixes of quantisation.
+    """Return the name in lower case, without vendor prefix, quantisation suffix, and the `:tag` of a build.
 
-    A tag that tells the size is kept as part of the name: `qwen3-coder:30b` is `qwen3-coder-30b`.
+    A tag with the size stays part of the name: `qwen3-coder:30b` becomes `qwen3-coder-30b`.
     """
     model = name.strip().lower().replace("\\", "/").rsplit("/", 1)[-1]
     model, colon, tag = model.partition(":")
@@ -47,7 +47,7 @@ def normalise(name: str) -> str:
 
 
 def matches(pattern: str, model: str) -> bool:
-    """Whether a normalised name begins with the pattern, or has it behind a separator."""
+    """Whether a normalised name begins with the pattern, or has it after a separator."""
     at = model.find(pattern)
     while at >= 0:
         if at == 0 or model[at - 1] in "-_./ ":

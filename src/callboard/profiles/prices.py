@@ -1,11 +1,11 @@
-"""What tokens cost, in US dollars, by the list that genai-prices ships, and what is said of prices.
+"""Prices of tokens in US dollars, from the list in genai-prices, and their descriptions.
 
-The list (extra `prices`) is data inside its package, and nothing here ever asks for a newer one. Its import takes
-200 ms, so it is done when a price is first looked up, or by `load_list` before a server serves. Who charges for a reply is known by the address that was asked:
-a model of the same name at another address has no price until somebody writes it down.
+The list (extra `prices`) is data inside its package, and nothing here ever downloads a newer one. Its import takes 200
+ms, so it is imported on the first lookup, or by `load_list` before a server starts. The address of the server decides
+who charges for a reply. The same model at another address has no price until somebody configures one.
 
-Laws: an unknown cost is None, never 0; counts that contradict each other, which a provider may send, cost no less than
-those that fit.
+Laws: an unknown cost is None, never 0. Contradictory counts, which a provider may send, never cost less than consistent
+counts.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _UNPRICED = "genai-prices has none for its address"
 
 
 class PriceDescription(msgspec.Struct, frozen=True, kw_only=True):
-    """Prices of a million tokens, with where they come from; `why` says what is missing where there are none."""
+    """Prices per million tokens, with their source. If there are no prices, `why` says what is missing."""
 
     prices: dict[str, float | str] = {}
     source: str = ""
@@ -44,7 +44,7 @@ class ListPrices(msgspec.Struct, frozen=True):
     model: str
 
     def cost(self, usage: Usage, now: dt.datetime) -> float | None:
-        """The cost of one reply at a time, None where it is unknown."""
+        """Return the cost of one reply at a time, or None if it is unknown."""
         row = self._find(now)
         if row is None:
             return None
@@ -68,7 +68,7 @@ class ListPrices(msgspec.Struct, frozen=True):
         return self.cost(Usage(input=1, output=1), now) is not None
 
     def describe(self, now: dt.datetime) -> PriceDescription:
-        """The prices in words."""
+        """Describe the prices."""
         if not is_extra_installed("prices"):
             return PriceDescription(
                 why="it is not known without the extra `prices`", hint="pip install 'callboard[prices]'"
@@ -87,24 +87,24 @@ class ListPrices(msgspec.Struct, frozen=True):
         )
 
     def _find(self, now: dt.datetime) -> tuple[Provider, ModelInfo] | None:
-        """The row of the list."""
+        """Return the row of the list."""
         row = _find_listed(self.url, self.model)
         if row is None:
             return None
-        # Some rows price other things alone, such as pictures or hours of speech: they do not make the cost of tokens.
+        # Some rows have only prices of other things, such as pictures or hours of speech, and no price of tokens.
         listed = row[1].get_prices(now)
         return row if listed.input_mtok is not None and listed.output_mtok is not None else None
 
 
 class FallbackPrices(msgspec.Struct, frozen=True):
-    """The prices of models in a row, by their names: a reply costs what the one that gave it takes."""
+    """The prices of several fallback models, by name: the model that replied sets the price."""
 
     by_model: tuple[tuple[str, Pricing | None], ...]
 
     def cost(self, usage: Usage, now: dt.datetime) -> float | None:
-        """The cost of one reply, None where it is unknown.
+        """Return the cost of one reply, or None if it is unknown.
 
-        A name may stand for several: the same model at other addresses. Then it costs what the dearest of them takes.
+        Several entries may have the same name: the same model at several addresses. Then the highest price counts.
         """
         name = usage.model or self.by_model[0][0]
         named = [pricing for model, pricing in self.by_model if model == name]
@@ -113,11 +113,11 @@ class FallbackPrices(msgspec.Struct, frozen=True):
         return max(known) if known and len(known) == len(costs) else None
 
     def is_known(self, now: dt.datetime) -> bool:
-        """Whether the cost of replies is known, whichever model gives them."""
+        """Whether the cost of replies is known for all models."""
         return all(pricing is not None and pricing.is_known(now) for _, pricing in self.by_model)
 
     def describe(self, now: dt.datetime) -> PriceDescription:
-        """The prices of the first model whose price is not known, else of the first."""
+        """Describe the prices of the first model with an unknown price, otherwise of the first model."""
         unknown = [each for each in self.by_model if not is_priced(each[1], now)]
         model, pricing = [*unknown, self.by_model[0]][0]
         return describe_pricing(pricing, model, now)
@@ -131,11 +131,11 @@ _LISTED = {
     "cache_write_1h": "cache_write_1h_mtok",
     "reasoning": "output_reasoning_mtok",
 }
-"""Our names of prices, and those of the list."""
+"""Our names of prices, with the names in the list."""
 
 
 def describe_pricing(pricing: Pricing | None, model: str, now: dt.datetime) -> PriceDescription:
-    """The price of a model in words."""
+    """Describe the price of a model."""
     if isinstance(pricing, ListPrices | FallbackPrices):
         return pricing.describe(now)
     if not isinstance(pricing, Prices):
@@ -153,15 +153,15 @@ def is_priced(pricing: Pricing | None, now: dt.datetime) -> bool:
 
 
 def load_list() -> None:
-    """Import the list, where it is installed, so that no reply waits for that later."""
+    """Import the list if it is installed, so that no reply has to wait for it later."""
     _find_listed("", "")
 
 
 def require_price(pricing: Pricing | None, model: str, now: dt.datetime, *, path: str) -> None:
-    """Check that a budget can be held.
+    """Check that a budget can be enforced.
 
     Raises:
-        CallerError: The price of the model is not known; the hint says how it becomes known.
+        CallerError: The price of the model is unknown; the hint says how to set it.
     """
     if not is_priced(pricing, now):
         described = describe_pricing(pricing, model, now)
@@ -173,9 +173,9 @@ def _own_prices_hint(model: str) -> str:
     return f"write [prices.{name}] with input and output, in dollars a million tokens, into callboard.toml"
 
 
-@lru_cache(maxsize=1024)  # clients of a gateway make names up
+@lru_cache(maxsize=1024)  # clients of a gateway invent names
 def _find_listed(url: str, model: str) -> tuple[Provider, ModelInfo] | None:
-    if not is_extra_installed("prices"):  # to look for what is not there takes 70 µs
+    if not is_extra_installed("prices"):  # a failed import takes 70 µs each time
         return None
     from genai_prices.data_snapshot import get_snapshot  # noqa: PLC0415  # it takes 200 ms
 
@@ -184,14 +184,14 @@ def _find_listed(url: str, model: str) -> tuple[Provider, ModelInfo] | None:
         provider = snapshot.find_provider(None, None, url)
     except LookupError:
         return None
-    # Its own look-up by both would keep each name for ever.
+    # The package's own lookup by name and address would cache each name forever.
     info = provider.find_model(model, all_providers=snapshot.providers)
     return (provider, info) if info is not None else None
 
 
 @cache
 def _list_date(today: dt.date) -> str:
-    """The day of the list's newest change of a price: the list is of that day or a later one."""
+    """Return the day of the newest change of a price: the list is from that day or later."""
     from genai_prices.data_snapshot import get_snapshot  # noqa: PLC0415  # it takes 200 ms
 
     starts = [
@@ -205,7 +205,7 @@ def _list_date(today: dt.date) -> str:
 
 
 def _describe_price(price: Any) -> float | str | None:
-    """A price as a number, or in words where it grows with the input."""
+    """Return a price as a number, or as text if it grows with the input."""
     if price is None:
         return None
     tiers = getattr(price, "tiers", None)

@@ -1,4 +1,4 @@
-"""What is known of a model and its endpoint: one fact a field. `resolution` puts the rows of profiles.toml together."""
+"""Facts about a model and its endpoint, one per field. `resolution` combines the rows of profiles.toml."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ from callboard.core import Usage
 
 ModeName: TypeAlias = Literal["native", "structured", "validated", "parsed"]
 OnRepeatedCall: TypeAlias = Literal["run", "final_answer", "warn"]
-"""What follows from a call that was made before in the run (see `callboard.loop.Loop`)."""
+"""Treatment of calls that repeat an earlier call of the run (see `callboard.loop.Loop`)."""
 
 
 GateKind: TypeAlias = Literal["", "grounding", "confidence"]
-"""What a call is judged by before it is made (see `Profile.gate`)."""
+"""How a call is judged before it runs (see `Profile.gate`)."""
 ReasoningHistory: TypeAlias = Literal["never", "turn", "tools", "all"]
-"""Which past reasoning is sent back: none, that since the user's last message, that of turns with calls, all."""
+"""Past reasoning to send back: none, since the user's last message, in turns with calls, or all."""
 Prefill: TypeAlias = Literal["", "none", "last", "prefix", "partial", "continue"]
-"""How a reply is asked for that goes on from the last message (see `Profile`)."""
+"""How to request a reply that continues the last message (see `Profile`)."""
 
 
 Dollars: TypeAlias = Annotated[float, msgspec.Meta(ge=0, le=1e9)]
-"""US dollars."""
+"""An amount of US dollars."""
 _MILLION = 1_000_000
 
 
 class Pricing(Protocol):
-    """What makes the cost of a model's tokens, in US dollars."""
+    """The prices of a model's tokens, in US dollars."""
 
     def cost(self, usage: Usage, now: dt.datetime) -> float | None:
-        """The cost of one reply at a time, None where it is unknown."""
+        """Return the cost of one reply at a time, or None if it is unknown."""
         ...
 
     def is_known(self, now: dt.datetime) -> bool:
@@ -41,21 +41,21 @@ class Pricing(Protocol):
 
 
 class Prices(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """What a million tokens of a model cost, in US dollars."""
+    """Prices of a million tokens of a model, in US dollars."""
 
     input: Dollars
     output: Dollars
     cached: Dollars | None = None
-    """Of input that the provider had seen before; None is the price of other input."""
+    """Price of input that the provider has cached; None means the price of other input."""
     cache_write: Dollars | None = None
-    """Of input that the provider puts into its cache; None is the price of other input."""
+    """Price of input that the provider writes to its cache; None means the price of other input."""
     cache_write_1h: Dollars | None = None
-    """Of input that it keeps for an hour; None is the price of `cache_write`."""
+    """Price of input that is cached for an hour; None means the price of `cache_write`."""
     date: dt.date | None = None
-    """The day on which these were the prices."""
+    """The day of these prices."""
 
     def cost(self, usage: Usage, now: dt.datetime) -> float | None:
-        """The cost of one reply."""
+        """Return the cost of one reply."""
         parts = split_input(usage)
         written = _first(self.cache_write, self.input)
         prices = (self.input, _first(self.cached, self.input), written, _first(self.cache_write_1h, written))
@@ -68,7 +68,7 @@ class Prices(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 def split_input(usage: Usage) -> tuple[int, int, int, int]:
-    """The input's tokens: plain ones, those read from the cache, those put into it, and those put there for an hour."""
+    """Return the numbers of input tokens: plain, read from the cache, written to it, and written for an hour."""
     cached = min(usage.cached, usage.input)
     written = min(usage.cache_write, usage.input - cached)
     written_1h = min(usage.cache_write_1h, written)
@@ -76,22 +76,22 @@ def split_input(usage: Usage) -> tuple[int, int, int, int]:
 
 
 def format_cost(dollars: float | None) -> str:
-    """The cost as people read it, with four digits behind the point; "" where it is not known."""
+    """Return the cost for people, with four digits after the point; "" if it is unknown."""
     return "" if dollars is None else f"${dollars:.4f}"
 
 
 def describe_spent(spent: float, budget: float) -> str:
-    """That a budget is spent, and by how much."""
+    """Report that a budget is spent, with the amounts."""
     return f"the budget is spent: ${spent:.4g} of ${budget:.4g}"
 
 
 def describe_day_spent(whose: str, spent: float, budget: float) -> str:
-    """That a budget of a day is spent, by how much, and when it starts anew."""
-    return f"the budget of {whose} for this day is spent: ${spent:.4g} of ${budget:.4g}; it starts anew at 00:00 UTC"
+    """Report that a daily budget is spent, with the amounts and the time of its reset."""
+    return f"the budget of {whose} for this day is spent: ${spent:.4g} of ${budget:.4g}; it starts again at 00:00 UTC"
 
 
 def seconds_to_next_day(now: dt.datetime) -> float:
-    """How long it takes until budgets of a day start anew; `now` is in UTC."""
+    """Return the seconds until daily budgets start again; `now` is in UTC."""
     midnight = (now + dt.timedelta(days=1)).replace(hour=0, minute=0, second=0, microsecond=0)
     return (midnight - now).total_seconds()
 
@@ -101,102 +101,102 @@ def _first(price: float | None, otherwise: float) -> float:
 
 
 class Profile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """The facts that decide how a model is asked. A default is what is assumed of a model that no row speaks of."""
+    """The facts that decide how a model is asked. The defaults apply to a model without any row."""
 
     mode: Literal["", "native", "structured", "validated", "parsed"] = ""
-    """How tools are offered. "" derives it: native where the endpoint `supports_tools` and the model `uses_tools`,
-    else structured where the endpoint `supports_json_schema`, else validated."""
+    """How tools are offered. "" chooses native if the endpoint `supports_tools` and the model `uses_tools`, otherwise
+    structured if the endpoint `supports_json_schema`, otherwise validated."""
     supports_tools: bool = True
-    """The endpoint has a field for tools."""
+    """True if the endpoint has a field for tools."""
     uses_tools: bool = False
-    """The model makes use of that field."""
+    """True if the model makes use of that field."""
     supports_json_schema: bool = False
-    """The endpoint holds replies to a JSON Schema."""
+    """True if the endpoint constrains replies to a JSON Schema."""
     supports_logprobs: bool = False
-    """The endpoint gives the log-probabilities of a reply's tokens."""
+    """True if the endpoint returns the log-probabilities of a reply's tokens."""
     dialect: str = "json"
-    """How the model spells calls where the tools stand in the prompt."""
+    """Dialect in which the model writes calls if the tools are in the prompt."""
     watch: str | tuple[str, ...] = "auto"
-    """The dialects that the text of replies is searched for, in native mode too: that of the model's family, and what
-    it is known to write besides. "" is for models that never write calls into text, `auto` for unknown ones."""
+    """Dialects to look for in the text of replies, also in native mode: the dialect of the model's family, and others
+    that it sometimes uses. "" is for models that never write calls into text, `auto` for unknown models."""
     fenced_commands: bool = False
-    """If the tools stand in the prompt, a fence `bash` in which each line begins with a tool's name is calls too."""
+    """True if a fence `bash` counts as calls when tools are in the prompt and each line begins with a tool's name."""
     gate: GateKind = ""
-    """What is checked before a call is made: nothing, that its required values occur in the conversation (`grounding`),
-    or also how sure the model was to call (`confidence`). A call that is stopped becomes an answer in words."""
+    """Check before a call runs: none, that its required values occur in the conversation (`grounding`), or also that
+    the model was sure to call (`confidence`). A stopped call is replaced by an answer in words."""
     gate_threshold: float = 0.0
-    """The score below which a call is stopped: log-odds, less 2 for each value that nobody said."""
+    """Score below which a call is stopped, in log-odds, less 2 for each value that nobody said."""
     response_template: Mapping[str, Any] = {}
-    """That of the model's own tokenizer_config.json; it replaces `dialect` and `watch`."""
+    """The `response_template` of the model's own tokenizer_config.json; it replaces `dialect` and `watch`."""
     starts_in_reasoning: bool = False
-    """The text begins inside reasoning, which the chat template has opened."""
+    """True if the text begins inside reasoning, because the chat template has opened it."""
     calls_in_reasoning: bool = False
-    """Reasoning that the endpoint separates from the text may hold calls."""
+    """True if calls may occur in reasoning that the endpoint separates from the text."""
     wire: str = "chat"
     supports_streaming: bool = True
-    """False asks for replies that come whole."""
+    """False requests whole replies."""
     result_format: Literal["native", "prose"] = "native"
-    """"prose" writes calls and results in plain words, in place of the wire's own messages."""
+    """With "prose", calls and results are written in plain words instead of the wire's own messages."""
     answer_after: Literal["model", "results"] = "model"
-    """"results" asks for the last reply, without tools, as soon as calls have results: for models that would repeat
-    their call for ever."""
+    """With "results", the last reply is requested, without tools, as soon as calls have results: for models that would
+    repeat their call forever."""
     on_repeated_call: OnRepeatedCall = "run"
-    """What follows from a call that was made before in the run."""
+    """Treatment of calls that repeat an earlier call of the run."""
     coding: Literal["phased", "short"] = "phased"
-    """"short": the coding agents give the model one phase, with few tools and with what it needs to know in the prompt."""
+    """With "short", coding agents run in one phase, with few tools and all necessary facts in the prompt."""
     merge_system_messages: bool = False
-    """Instructions at the beginning become one message, later ones texts of the user's, marked as instructions."""
+    """True if leading instructions become one message, and later instructions become marked texts of the user."""
     supports_system_role: bool = True
-    """False puts the first instructions into a text of the user's as well."""
+    """False puts the first instructions into a user message too."""
     requires_alternating_roles: bool = False
-    """Neighbours of one role become one message, and a message of the model's separates results from the user's text."""
+    """True merges adjacent messages of one role, and puts a model's message between results and the user's text."""
     reasoning_history: ReasoningHistory = "all"
-    """Which past reasoning is sent back to the model."""
+    """Past reasoning to send back to the model."""
     requires_reasoning_history: bool = False
-    """The endpoint refuses a past turn with calls that has no reasoning."""
+    """True if the endpoint rejects past turns with calls but without reasoning."""
     prefill: Prefill = ""
-    """How a reply is requested that continues the last message: `last` by that message's place alone, `prefix` and
-    `partial` by such a field of it, `continue` by fields of the body; `none`: it is refused, "": nothing is known."""
+    """How to request a reply that continues the last message: `last` by that message's position alone, `prefix` and
+    `partial` by a field of the message, `continue` by fields of the body. `none` means refused, "" unknown."""
     dummy_signature: str = ""
-    """Put on a past call whose thought signature is unknown, where the endpoint refuses it without one."""
+    """Thought signature for past calls without a known one, if the endpoint rejects calls without it."""
     max_tokens_field: str = "max_tokens"
-    """The chat wire's field that limits a reply."""
+    """The chat wire's field for the maximum length of a reply."""
     reasoning_field: str = "reasoning_content"
-    """The chat wire's field for reasoning that is sent back; "" sends none."""
+    """The chat wire's field for past reasoning; "" sends none."""
     efforts: tuple[str, ...] = ()
-    """Reasoning efforts that the endpoint knows; others become the nearest. Empty: all."""
+    """Reasoning efforts that the endpoint supports; others become the nearest. Empty: all."""
     supports_forced_calls: bool = True
-    """False sends a forced `tool_choice` as `auto`, unless thinking is off: for endpoints that refuse it. It may stay
-    True where it is taken and ignored, for a reply without the call is asked for once more either way."""
+    """False sends a forced `tool_choice` as `auto` unless thinking is off, for endpoints that reject it. True also
+    suits endpoints that ignore it, because a reply without the call is requested once more in both cases."""
     supports_parallel_calls: bool = True
-    """The endpoint takes `parallel_tool_calls`."""
+    """True if the endpoint accepts `parallel_tool_calls`."""
     supports_strict: bool = True
-    """The endpoint takes `strict` in a tool."""
+    """True if the endpoint accepts `strict` in a tool."""
     supports_content_parts: bool = True
     """False sends each content on the chat wire as one text, without pictures and files."""
     reports_usage: bool = True
-    """The endpoint takes `stream_options`."""
+    """True if the endpoint accepts `stream_options`."""
     parses_special_tokens: bool = True
-    """The endpoint takes a control token that is spelled in a text for the token itself: such tokens are escaped."""
+    """True if the endpoint reads a control token in a text as the token itself, so that such tokens are escaped."""
     control_tokens: str | tuple[str, ...] = "all"
-    """The rows of control_tokens.toml that are escaped; `all`: those of every family."""
+    """Rows of control_tokens.toml to escape; `all` for every family."""
     context_tokens: int = 0
-    """Tokens that the model can read, 0 if unknown."""
+    """Maximum tokens that the model can read; 0 if unknown."""
     max_tools: int = 0
-    """Tools that a request may declare, 0 for any number."""
+    """Maximum tools in a request; 0 for any number."""
     base_url: str = ""
     url_variable: str = ""
-    """The environment variable of another URL."""
+    """Environment variable with another URL."""
     key_variable: str = ""
-    """The environment variable of the API key."""
+    """Environment variable with the API key."""
     temperature: float | None = None
-    """For requests that set none, as `max_tokens` (of a reply)."""
+    """Temperature of requests that set none. `max_tokens` is the same for the length of a reply."""
     max_tokens: int | None = None
     prices: Prices | None = None
-    """None: those that genai-prices lists for the endpoint's address (see `prices`)."""
+    """Prices of tokens; None uses the list of genai-prices for the endpoint's address (see `prices`)."""
 
     @property
     def watched(self) -> tuple[str, ...]:
-        """The dialects of `watch`, none for none."""
+        """The dialects of `watch`; empty if there are none."""
         names = (self.watch,) if isinstance(self.watch, str) else self.watch
         return tuple([name for name in names if name])

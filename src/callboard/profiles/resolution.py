@@ -1,4 +1,4 @@
-"""Put a model's profile together, and say where each fact comes from.
+"""Resolve a model's profile, with the source of each fact.
 
 Layers, each overriding the ones before: default, family, model, endpoint, user.
 """
@@ -21,11 +21,11 @@ _FACTS = Profile.__struct_fields__
 
 
 class Resolution(msgspec.Struct, frozen=True):
-    """What is decided for a model before anything is sent.
+    """The decisions about a model before anything is sent.
 
-    `provider` is the known one before the colon ("" for none), `model` the name that goes on the wire;
-    `sources` tells for each fact which layer set it, `evidence` where that is known from, for the facts whose rows
-    say so. `examined` is the backend that the user's facts were found out of, if they say it.
+    `provider` is the known provider before the colon ("" for none), and `model` the name on the wire. `sources` has the
+    layer that set each fact, and `evidence` the reason for facts whose rows give one. `examined` is the backend in
+    which the user's facts were found, if they name it.
     """
 
     name: str
@@ -62,20 +62,20 @@ class Resolution(msgspec.Struct, frozen=True):
 
     @property
     def watch_reason(self) -> str:
-        """Why the text is watched for what it is."""
+        """The reason for the dialects that the text is searched for."""
         source = self.sources["watch"]
         if source == "default":
-            return "nothing is known of the model"
+            return "nothing is known about the model"
         return self.known_from("watch")
 
     def known_from(self, fact: str) -> str:
-        """The layer that set the fact, and the evidence of its row."""
+        """Return the layer that set the fact, with the evidence of its row."""
         evidence = self.evidence.get(fact)
         return f"{self.sources[fact]}: {evidence}" if evidence else self.sources[fact]
 
 
 def resolve(name: str, user: Mapping[str, Any] | None = None) -> Resolution:
-    """The resolution of a model's name; `user` are facts that override all others. Raises CallerError."""
+    """Resolve a model's name; `user` has facts that override all others. Raises CallerError."""
     for fact in user or {}:
         if fact not in _FACTS and remark_kind(fact) is None:
             raise CallerError(f"no fact {fact!r}", path=f"profile of {name}", hint=f"there are {', '.join(_FACTS)}")
@@ -110,9 +110,9 @@ def resolve(name: str, user: Mapping[str, Any] | None = None) -> Resolution:
 
 
 def facts_for(model: str, profiles: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """The facts of all patterns that match the model's name; those of a longer pattern win.
+    """Return the facts of all patterns that match the model's name. Longer patterns override shorter ones.
 
-    A pattern may name the provider too, as in `openai:gpt-4o`, or be the whole name as it was given.
+    A pattern may include the provider, as in `openai:gpt-4o`, or be the whole name as it was given.
     """
     if not profiles:
         return {}
@@ -127,12 +127,12 @@ def facts_for(model: str, profiles: Mapping[str, Mapping[str, Any]]) -> dict[str
 
 
 def prices_for(model: str, prices: Mapping[str, Prices]) -> dict[str, Any]:
-    """The prices of the longest pattern that matches the model's name, as a fact; none where none matches."""
+    """Return the prices of the longest pattern that matches the model's name, as a fact, or nothing."""
     return facts_for(model, {pattern: {"prices": each} for pattern, each in prices.items()})
 
 
 def providers() -> tuple[str, ...]:
-    """The names that may stand before the colon."""
+    """Return the names of providers, which may precede the colon."""
     return tuple(_table()["endpoints"])
 
 
@@ -146,7 +146,7 @@ def _family(model: str, families: list[dict[str, Any]]) -> list[tuple[str, Mappi
 
 @cache
 def _table() -> dict[str, Any]:
-    """Ours, and behind it what plug-ins add (entry points `callboard.profiles`, mappings of the same form)."""
+    """Return our rows and the rows of plug-ins (entry points `callboard.profiles`, mappings of the same form)."""
     import tomllib  # noqa: PLC0415
     from importlib.resources import files  # noqa: PLC0415 - they cost 15 ms, on first use
 

@@ -65,7 +65,7 @@ async def test_a_request_beyond_the_budget_is_refused_in_the_words_of_its_wire(s
     assert (first.status, second.status, stream.status, asked) == (200, 429, 429, 1)
     message = second.body["error"]["message"]
     assert message.startswith(
-        "the budget of all keys for this day is spent: $2 of $2; it starts anew at 00:00 UTC, in "
+        "the budget of all keys for this day is spent: $2 of $2; it starts again at 00:00 UTC, in "
     )
     assert 0 < int(second.headers["retry-after"]) <= 86400
     assert stream.body["error"]["message"].startswith("the budget of all keys")
@@ -77,7 +77,7 @@ def test_a_key_has_a_budget_of_its_own_and_each_other_that_of_the_star():
     spending.charge("bob", 1.5)
     assert refusal(spending, "alice") is None
     assert str(refusal(spending, "bob")) == (
-        "the budget of the key bob for this day is spent: $1.5 of $1; it starts anew at 00:00 UTC, in 1 h 31 min"
+        "the budget of the key bob for this day is spent: $1.5 of $1; it starts again at 00:00 UTC, in 1 h 31 min"
     )
     assert refusal(spending, "bob").headers == {"retry-after": str(91 * 60)}
     spending.charge("alice", 1.0)
