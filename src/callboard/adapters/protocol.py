@@ -12,7 +12,7 @@ from callboard.tools import Tool
 AnyTool: TypeAlias = Tool[..., Any]
 Message: TypeAlias = Mapping[str, Any]
 Payload: TypeAlias = dict[str, Any]
-"""A call `{"tool", "arguments"}`, an answer `{"answer"}` or a thought `{"scratchpad"}`. Calls and answers may have thoughts.
+"""A call `{"tool", "arguments"}`, an answer `{"answer"}` or a thought `{"scratchpad"}`; the first two may have a thought.
 
 If the arguments of a call are not a JSON object, `"arguments"` is None and `raw` has the model's text.
 """
