@@ -248,7 +248,7 @@ def test_calls_that_the_server_found_already(adapter):
 
 @every
 def test_what_is_no_response(adapter):
-    with pytest.raises(CallerError, match="int is no response; pass the chat completion, its dict or its text"):
+    with pytest.raises(CallerError, match="int is not a response; pass the chat completion, its dict or its text"):
         adapter.extract_tool_call(5)
 
 
@@ -392,8 +392,8 @@ def test_tools_that_are_no_tools_by_name_are_refused(adapter, tools):
 @pytest.mark.parametrize(
     ("tools", "message"),
     [
-        ([print], r"a builtin_function_or_method is no Tool; decorate it with @tool$"),
-        (search, r"Tool search> stands alone"),
+        ([print], r"a builtin_function_or_method is not a Tool; decorate it with @tool$"),
+        (search, r"Tool search> is not a list"),
     ],
 )
 def test_tools_of_a_request_are_a_list_of_tools(adapter, tools, message):

@@ -67,7 +67,7 @@ def test_content_that_is_none_holds_nothing():
 
 @table("text", [5, b"{}", {"a": 1}])
 def test_what_is_no_text_is_refused(text):
-    with pytest.raises(CallerError, match=r"is no text; give the content of a message$"):
+    with pytest.raises(CallerError, match=r"is not a text; give the content of a message$"):
         parse_json_response(text)
 
 

@@ -58,5 +58,5 @@ def test_the_profile_says_what_the_table_does_not_know(model, mode):
 
 @table("model", [None, 5, b"gpt-4o", ["gpt-4o"]])
 def test_what_is_no_name_of_a_model_is_refused(model):
-    with pytest.raises(CallerError, match=r"is no model's name; give one such as 'gpt-4o'$"):
+    with pytest.raises(CallerError, match=r"is not a model's name; give one such as 'gpt-4o'$"):
         get_adapter(model)

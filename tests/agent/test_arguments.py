@@ -22,37 +22,37 @@ def subtract(a: int, b: int) -> int:
 @table(
     ("arguments", "message"),
     [
-        ({"on_error": "failfast"}, "on_error: 'failfast' is no word for it; did you mean 'fail_fast'?"),
+        ({"on_error": "failfast"}, "on_error: 'failfast' is not valid; did you mean 'fail_fast'?"),
         (
             {"on_error": None, "on_repeated_call": "x"},
-            "on_repeated_call: 'x' is no word for it; there are run, final_answer, warn",
+            "on_repeated_call: 'x' is not valid; there are run, final_answer, warn",
         ),
-        ({"answer_after": "zz"}, "answer_after: 'zz' is no word for it; there are model, results"),
-        ({"on_error": 3}, "on_error: 3 is no word for it; there are fail_fast, feedback"),
-        ({"limits": 3}, "limits: a int cannot be it; give Limits(...)"),
-        ({"limits": {"rounds": 3}}, "limits: a dict cannot be it; give Limits(...)"),
-        ({"max_parallel_calls": "3"}, "max_parallel_calls: a str cannot be it; give a count of calls, at least 1"),
-        ({"max_parallel_calls": 0}, "max_parallel_calls: a int cannot be it; give a count of calls, at least 1"),
-        ({"auxdata": [1]}, "auxdata: a list cannot be it; give a mapping"),
-        ({"ensembles": "io"}, "ensembles: a tuple cannot be it; give a list of Ensembles"),
-        ({"ensembles": Ensemble("io")}, "ensembles: a Ensemble cannot be it; give a list of Ensembles"),
-        ({"policy": [("*", "deny")]}, "policy: a list cannot be it; give a Policy"),
-        ({"approve": "allow"}, "approve: a str cannot be it; give a function of the invocation and the reason"),
+        ({"answer_after": "zz"}, "answer_after: 'zz' is not valid; there are model, results"),
+        ({"on_error": 3}, "on_error: 3 is not valid; there are fail_fast, feedback"),
+        ({"limits": 3}, "limits: a int is not valid; give Limits(...)"),
+        ({"limits": {"rounds": 3}}, "limits: a dict is not valid; give Limits(...)"),
+        ({"max_parallel_calls": "3"}, "max_parallel_calls: a str is not valid; give a count of calls, at least 1"),
+        ({"max_parallel_calls": 0}, "max_parallel_calls: a int is not valid; give a count of calls, at least 1"),
+        ({"auxdata": [1]}, "auxdata: a list is not valid; give a mapping"),
+        ({"ensembles": "io"}, "ensembles: a tuple is not valid; give a list of Ensembles"),
+        ({"ensembles": Ensemble("io")}, "ensembles: a Ensemble is not valid; give a list of Ensembles"),
+        ({"policy": [("*", "deny")]}, "policy: a list is not valid; give a Policy"),
+        ({"approve": "allow"}, "approve: a str is not valid; give a function of the invocation and the reason"),
         (
             {"controls": {"temperature": 0}},
-            "controls: a dict cannot be it; give Controls(...) with a temperature from 0",
+            "controls: a dict is not valid; give Controls(...) with a temperature from 0",
         ),
         (
             {"controls": core.Controls(temperature="hot")},
-            "controls: a Controls cannot be it; give Controls(...) with a temp",
+            "controls: a Controls is not valid; give Controls(...) with a temp",
         ),
         (
             {"controls": core.Controls(max_tokens=0)},
-            "controls: a Controls cannot be it; give Controls(...) with a temp",
+            "controls: a Controls is not valid; give Controls(...) with a temp",
         ),
-        ({"store": "file.jsonl"}, "store: a str cannot be it; give a Store, such as Conversation.begin()"),
-        ({"model": None}, "model: a NoneType cannot be it; give a Model or the name of one, such as 'openai:gpt-4o'"),
-        ({"model": ScriptedModel}, "model: a type cannot be it; give a Model or the name of one, such as"),
+        ({"store": "file.jsonl"}, "store: a str is not valid; give a Store, such as Conversation.begin()"),
+        ({"model": None}, "model: a NoneType is not valid; give a Model or the name of one, such as 'openai:gpt-4o'"),
+        ({"model": ScriptedModel}, "model: a type is not valid; give a Model or the name of one, such as"),
         ({"mode": "native"}, "model: a Model has its own URL, mode and profile; give its name instead"),
         ({"base_url": "http://127.0.0.1:1/v1"}, "model: a Model has its own URL, mode and profile"),
         ({"instructions": 3}, "instructions: "),
@@ -107,7 +107,7 @@ def test_ensembles_may_come_from_a_generator():
 
 
 def test_a_tool_in_no_list_is_refused():
-    with pytest.raises(CallerError, match="stands alone; put it into a list"):
+    with pytest.raises(CallerError, match="is not a list; put it into a list"):
         Agent(ScriptedModel([]), add)
 
 
@@ -148,12 +148,12 @@ def test_canisters_and_messages_may_stand_side_by_side():
 @table(
     ("history", "message"),
     [
-        (None, "history: a NoneType is no history; give a list of canisters or messages"),
-        ("Hello", "history: a str is no history; give a list of canisters or messages"),
-        (MESSAGES[0], "history: a dict is no history"),
-        (["Hello"], "history[0]: a str is no canister; give canisters, or messages such as"),
-        ([CANISTERS[0], None], "history[1]: a NoneType is no canister"),
-        ([CANISTERS], "history[0]: a list is no canister"),
+        (None, "history: a NoneType is not a history; give a list of canisters or messages"),
+        ("Hello", "history: a str is not a history; give a list of canisters or messages"),
+        (MESSAGES[0], "history: a dict is not a history"),
+        (["Hello"], "history[0]: a str is not a canister; give canisters, or messages such as"),
+        ([CANISTERS[0], None], "history[1]: a NoneType is not a canister"),
+        ([CANISTERS], "history[0]: a list is not a canister"),
         ([{"role": "usr", "content": "x"}], "history[0].role: not a chat request: Invalid value 'usr'"),
         ([{"content": "x"}], "history[0]: not a chat request: Object missing required field `role`"),
         ([CANISTERS[0], {"role": "user", "parts": [{"text": "x"}]}], "history[1]: a message without content"),
@@ -189,10 +189,10 @@ def test_a_prompt_may_be_a_canister_or_contents(prompt, canister):
 @table(
     ("prompt", "message"),
     [
-        ([{"role": "user", "content": "x"}], "a dict is no content; give a text, TextualContent, PictureContent"),
-        ({"role": "user"}, "a dict is no content"),
-        (b"Hi.", "a bytes is no content"),
-        (3, "a int is no content"),
+        ([{"role": "user", "content": "x"}], "a dict is not a content; give a text, TextualContent, PictureContent"),
+        ({"role": "user"}, "a dict is not a content"),
+        (b"Hi.", "a bytes is not a content"),
+        (3, "a int is not a content"),
         ("", "prompt: there is nothing to ask; give a prompt or a history"),
     ],
 )

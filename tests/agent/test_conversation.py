@@ -63,7 +63,7 @@ def test_what_is_not_there_is_said(talk, tmp_path):
 
 @pytest.mark.parametrize("rounds", [-1, 1.5, "1", True])
 def test_a_number_of_rounds_that_cannot_be_is_refused(talk, rounds):
-    with pytest.raises(CallerError, match=r"is no number of rounds; give one from 0 up, or None for all$"):
+    with pytest.raises(CallerError, match=r"is not a number of rounds; give one from 0 up, or None for all$"):
         talk.fork(rounds)
 
 

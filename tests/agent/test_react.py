@@ -126,7 +126,7 @@ def test_verbose_tells_the_steps(capsys):
     [
         ([], "ReactAgent needs at least one tool"),
         ([add, add], "local: two tools are named 'add'; rename one: @tool(name=...)"),
-        ([add, 5], "5 is no tool; pass a function, a Tool or an Invoker"),
+        ([add, 5], "5 is not a tool; pass a function, a Tool or an Invoker"),
     ],
 )
 def test_tools_that_cannot_be(tools, said):
@@ -151,14 +151,14 @@ def test_models_that_cannot_be():
     ],
 )
 def test_a_temperature_and_a_limit_that_cannot_be_are_refused_at_once(parameter, value):
-    with pytest.raises(CallerError, match=f"^{parameter}: a {type(value).__name__} cannot be it; give a "):
+    with pytest.raises(CallerError, match=f"^{parameter}: a {type(value).__name__} is not valid; give a "):
         ReactAgent([add], ScriptedModel([]), **{parameter: value})
 
 
 @table("steps", [0, -1, "3", 1.5])
 def test_steps_that_cannot_be_are_refused(steps):
     agent = ReactAgent([add], ScriptedModel([]))
-    with pytest.raises(CallerError, match=r"^max_steps: .* cannot be it; give a count"):
+    with pytest.raises(CallerError, match=r"^max_steps: .* is not valid; give a count"):
         agent.run_sync("What is 2 and 3?", max_steps=steps)
 
 

@@ -350,7 +350,7 @@ def test_an_abandoned_thread_is_told_of():
 async def test_a_run_goes_once():
     run = Agent(ScriptedModel(["Hello.", "Again."])).stream("Hi")
     events = [event async for event in run]
-    with pytest.raises(CallerError, match=r"^a run goes only once; make another with Agent.stream$"):
+    with pytest.raises(CallerError, match=r"^a run can be iterated over only once; make another with Agent.stream$"):
         aiter(run)
     assert run.result.output == events[-1].output == "Hello."
 

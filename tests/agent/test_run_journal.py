@@ -344,7 +344,7 @@ def test_what_cannot_be_meant_is_refused(options, path):
 
 
 def test_a_journal_is_of_its_kind():
-    with pytest.raises(CallerError, match="a dict cannot be it"):
+    with pytest.raises(CallerError, match="a dict is not valid"):
         Desk().agent.run_sync("Go.", journal={})
 
 

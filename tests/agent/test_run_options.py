@@ -151,8 +151,8 @@ def test_none_forbids_calls_for_the_whole_run():
     [
         (NamedTool("ad"), [add], "tool_choice: no tool 'ad'; did you mean 'add'"),
         ("required", [], "tool_choice: there is no tool that could be called"),
-        ("requird", [add], "tool_choice: a str cannot be it; give 'auto', 'none', 'required' or NamedTool"),
-        ("add", [add], "tool_choice: a str cannot be it"),
+        ("requird", [add], "tool_choice: a str is not valid; give 'auto', 'none', 'required' or NamedTool"),
+        ("add", [add], "tool_choice: a str is not valid"),
     ],
 )
 def test_the_choice_of_a_tool_that_is_not_there_is_refused(choice, tools, message):

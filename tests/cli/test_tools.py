@@ -64,7 +64,7 @@ def test_ways_to_name_tools(invoke, tmp_path, monkeypatch, specifications, names
         ("nowhere", "nowhere: no module 'nowhere'; write module:attribute or file.py"),
         ("os.nowhere", "os.nowhere: no module 'os.nowhere'; write module:attribute or file.py"),
         ("toolbox.py:nothing", "toolbox.py:nothing: toolbox.py has no 'nothing'"),
-        ("toolbox.py:number", "3 is no tool; pass a function, a Tool or an Invoker"),
+        ("toolbox.py:number", "3 is not a tool; pass a function, a Tool or an Invoker"),
         ("empty.py", "empty.py: no tool in it; decorate a function with @tool"),
         ("slip.py", "slip.py: line 2: "),
         ("needy.py", "needy.py: no module 'not_installed'; write module:attribute or file.py"),

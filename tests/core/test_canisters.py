@@ -75,7 +75,7 @@ def test_texts_in_a_series_are_contents(given, content):
 
 @table("given", [(5,), ("a", None), (b"x",), [b"x"], ({"type": "text", "text": "a"},), b"x", {"a": 1}, 5])
 def test_what_is_no_content_is_refused(given):
-    with pytest.raises(CallerError, match="is no content; give a text"):
+    with pytest.raises(CallerError, match="is not a content; give a text"):
         core.UserCanister(given)
 
 

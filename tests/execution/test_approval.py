@@ -306,7 +306,7 @@ def test_an_answer_for_a_call_that_was_not_asked_about_runs_nothing():
 
 @table("permission", ["denny", "Deny", "", "allow ", None, True])
 def test_a_policy_with_an_unknown_permission_cannot_be_made(permission):
-    with pytest.raises(CallerError, match=r"^bash: .* is no permission; write allow, deny or ask$"):
+    with pytest.raises(CallerError, match=r"^bash: .* is not a permission; write allow, deny or ask$"):
         Policy([("bash", permission)])
 
 

@@ -239,7 +239,7 @@ def test_tools_get_the_auxdata_and_keep_their_state_from_call_to_call():
         ({"wire": "claude"}, "no processor for the wire 'claude'; there are chat, messages, responses, gemini"),
         ({"wire": ["chat"]}, "no processor for the wire ['chat']; there are chat"),
         ({"on_error": "failfast"}, "on_error: no 'failfast'; there are fail_fast, feedback"),
-        ({"policy": [("*", "deny")]}, "policy: a list is no Policy; give Policy([...])"),
+        ({"policy": [("*", "deny")]}, "policy: a list is not a Policy; give Policy([...])"),
     ],
 )
 def test_a_processor_is_not_made_of_what_it_does_not_know(options, said):
@@ -250,7 +250,7 @@ def test_a_processor_is_not_made_of_what_it_does_not_know(options, said):
 
 @table("auxdata", [[1], "x", 5])
 def test_auxdata_is_a_mapping(auxdata):
-    with pytest.raises(CallerError, match=r"^auxdata: a \w+ is no mapping"):
+    with pytest.raises(CallerError, match=r"^auxdata: a \w+ is not a mapping"):
         asyncio.run(InvocationsProcessor().execute_invocations([], ENSEMBLES, auxdata=auxdata))
 
 

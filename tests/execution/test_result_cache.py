@@ -118,7 +118,7 @@ def test_an_ensemble_of_others_is_cached_by_a_wrapper(ran):
 
     wrapped = cached(Ensemble("io", [look]), "look", ttl="1h")
     assert [call(wrapped.access_invoker("look"), name="a") for _ in range(2)] == ["a1", "a1"]
-    with pytest.raises(ToolDefinitionError, match=r"look: cache=\{'ttl': 'soon'\} cannot be; give a length of time"):
+    with pytest.raises(ToolDefinitionError, match=r"look: cache=\{'ttl': 'soon'\} is not valid; give a length of time"):
         cached(Ensemble("io", [look]), ttl="soon")
 
 
@@ -142,7 +142,7 @@ def test_what_is_not_idempotent_cannot_be_kept():
 @table("cache", ["1h", {"ttl": 60}, {"ttl": "0s"}, {"ttl": "1h", "size": 3}, {}, {"ttl": "soon"}])
 def test_what_is_no_cache(cache):
     with pytest.raises(
-        ToolDefinitionError, match=r'cannot be; (give a length of time, such as \{"ttl": "1h"\}|Expected `)'
+        ToolDefinitionError, match=r'is not valid; (give a length of time, such as \{"ttl": "1h"\}|Expected `)'
     ):
         tool(idempotent=True, cache=cache)(len)
 

@@ -101,10 +101,10 @@ def test_what_is_optional_may_be_null(optional, expected):
         ({"type": "array", "prefixItems": [{"type": "string"}]}, "it has prefixItems"),
         ({"type": "object", "properties": {"x": {"$ref": "#"}}}, "x refers to #"),
         ({"allOf": [{"type": "string"}, {"minLength": 1}]}, "it has allOf"),
-        ({"type": "object", "properties": [], "additionalProperties": False}, "it is no schema"),
-        ({"anyOf": 3}, "it is no schema"),
-        ({"$ref": 3}, "it is no schema"),
-        ({"allOf": {"a": 1}}, "it is no schema"),
+        ({"type": "object", "properties": [], "additionalProperties": False}, "it is not a schema"),
+        ({"anyOf": 3}, "it is not a schema"),
+        ({"$ref": 3}, "it is not a schema"),
+        ({"allOf": {"a": 1}}, "it is not a schema"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_strict_says_why(schema, why):

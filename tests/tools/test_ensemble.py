@@ -103,7 +103,7 @@ def test_a_name_is_taken_once():
 
 
 def test_what_is_no_tool():
-    with pytest.raises(ToolDefinitionError, match="3 is no tool"):
+    with pytest.raises(ToolDefinitionError, match="3 is not a tool"):
         Ensemble("io", [3])
 
 
@@ -157,13 +157,13 @@ def test_a_copy_of_an_invoker():
 @table(
     ("configuration", "message"),
     [
-        ({"timeout": "x"}, "io: configuration.timeout: 'x' is no number of seconds above zero"),
-        ({"timeout": 0}, "io: configuration.timeout: 0 is no number of seconds above zero"),
-        ({"timeout": float("nan")}, "io: configuration.timeout: nan is no number of seconds above zero"),
-        ({"max_retries": -1}, "io: configuration.max_retries: -1 is no count"),
-        ({"max_retries": 1.5}, "io: configuration.max_retries: 1.5 is no count"),
+        ({"timeout": "x"}, "io: configuration.timeout: 'x' is not a number of seconds above zero"),
+        ({"timeout": 0}, "io: configuration.timeout: 0 is not a number of seconds above zero"),
+        ({"timeout": float("nan")}, "io: configuration.timeout: nan is not a number of seconds above zero"),
+        ({"max_retries": -1}, "io: configuration.max_retries: -1 is not a count"),
+        ({"max_retries": 1.5}, "io: configuration.max_retries: 1.5 is not a count"),
         ([], None),
-        ("timeout", "io: configuration: 'timeout' is no mapping"),
+        ("timeout", "io: configuration: 'timeout' is not a mapping"),
     ],
 )
 def test_a_configuration_that_cannot_be_is_refused_when_it_is_made(configuration, message):
@@ -187,7 +187,7 @@ def test_a_mapping_whose_names_are_not_those_of_its_tools_is_refused():
 def test_a_tool_that_is_in_no_list_is_refused():
     def bar() -> None: ...
 
-    with pytest.raises(ToolDefinitionError, match=r"stands alone; put it into a list"):
+    with pytest.raises(ToolDefinitionError, match=r"is not a list; put it into a list"):
         Ensemble("io", tool(bar))
 
 
@@ -210,13 +210,13 @@ async def test_a_connection_may_have_plain_methods():
 @table("tools", [None, 5, "look", b"look"])
 def test_tools_that_are_no_list_are_refused(tools):
     with pytest.raises(
-        ToolDefinitionError, match=r"^io: .* stands alone; give a list of functions, Tools or Invokers$"
+        ToolDefinitionError, match=r"^io: .* is not a list; give a list of functions, Tools or Invokers$"
     ):
         Ensemble("io", tools)
 
 
 def test_one_ensemble_is_not_the_tools_of_another():
-    with pytest.raises(ToolDefinitionError, match=r"stands alone; give a list of functions"):
+    with pytest.raises(ToolDefinitionError, match=r"is not a list; give a list of functions"):
         Ensemble("io", Ensemble("inner"))
 
 

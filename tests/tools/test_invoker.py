@@ -180,7 +180,7 @@ def test_the_subjects_of_a_tool():
         ({"pth": "path"}, "search: subjects: no argument 'pth'; did you mean 'path'?"),
         (
             {"path": "file"},
-            "search: subjects={'path': 'file'} cannot be; Invalid enum value 'file'; subjects are path, command, further_path",
+            "search: subjects={'path': 'file'} is not valid; Invalid enum value 'file'; subjects are path, command, further_path",
         ),
     ],
 )
@@ -200,7 +200,7 @@ def test_which_calls_are_idempotent():
 
 @table("schema", [None, [], True, "object"])
 def test_what_is_no_schema_is_refused(schema):
-    with pytest.raises(ToolDefinitionError, match=r"^search: .* is no schema; give a JSON Schema such as"):
+    with pytest.raises(ToolDefinitionError, match=r"^search: .* is not a schema; give a JSON Schema such as"):
         Invoker("search", recording([]), schema)
 
 

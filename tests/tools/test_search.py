@@ -165,7 +165,7 @@ def test_who_configures_an_ensemble_says_whether_it_is_searched_for():
     assert searched([never, other], 128) == {*other.invokers}
     assert searched([ensemble("n", 200, search=False)], 128) == {f"n_{each}" for each in range(200)}
     assert searched([asked_for], 0, keep="a_1") == {"a_0", "a_2"}
-    with pytest.raises(DescriptorError, match=r"io: configuration.search: 'no' is no true or false"):
+    with pytest.raises(DescriptorError, match=r"io: configuration.search: 'no' is not true or false"):
         Ensemble("io", (), {"search": "no"})
 
 

@@ -215,7 +215,7 @@ def without_annotation(text, count: int):
         (takes_any_keyword, "takes_any_keyword(texts): takes any keyword; name each parameter, or take a dict instead"),
         (positional_only, "positional_only(text): is positional-only; models name their arguments: remove the `/`"),
         (without_annotation, "without_annotation(text): has no annotation; say what it is: `text: str`"),
-        (3, "3 is no function; decorate a function with @tool"),
+        (3, "3 is not a function; decorate a function with @tool"),
     ],
 )
 def test_what_cannot_be_a_tool_is_refused_where_it_is_decorated(function, message):
@@ -335,7 +335,7 @@ def test_what_has_no_signature_is_refused():
 
 @table("timeout", ["5", 0, -1, float("nan"), -math.inf, True, [1]])
 def test_a_timeout_that_is_no_number_of_seconds_is_refused(timeout):
-    with pytest.raises(ToolDefinitionError, match=r"^search: timeout=.* cannot be; Expected `float"):
+    with pytest.raises(ToolDefinitionError, match=r"^search: timeout=.* is not valid; Expected `float"):
         tool(timeout=timeout)(search.function)
 
 
@@ -413,14 +413,14 @@ def test_an_option_of_the_wrong_kind_is_refused(option, value, wanted):
     ):
         with pytest.raises(ToolDefinitionError) as caught:
             make()
-        assert str(caught.value).startswith(f"search: {option}={value!r} cannot be; {wanted}")
+        assert str(caught.value).startswith(f"search: {option}={value!r} is not valid; {wanted}")
 
 
 @table("timeout", ["5", -1, True])
 def test_the_seconds_of_an_invoker_are_checked_too(timeout):
-    with pytest.raises(ToolDefinitionError, match=r"^search: timeout=.* cannot be; Expected `float"):
+    with pytest.raises(ToolDefinitionError, match=r"^search: timeout=.* is not valid; Expected `float"):
         Invoker("search", search.function, {}, timeout=timeout)
-    with pytest.raises(ToolDefinitionError, match=r"^search: timeout=.* cannot be; Expected `float"):
+    with pytest.raises(ToolDefinitionError, match=r"^search: timeout=.* is not valid; Expected `float"):
         Invoker.of(search).replace(timeout=timeout)
 
 

@@ -282,10 +282,10 @@ def _is_quotation(payload: Payload, sources: Sources) -> bool:
 
 def _declare(tools: Sequence[AnyTool]) -> tuple[ToolDeclaration, ...]:
     if callable(tools):
-        raise CallerError(f"{tools!r} stands alone", hint="put it into a list: [...]")
+        raise CallerError(f"{tools!r} is not a list", hint="put it into a list: [...]")
     for each in tools:
         if not isinstance(each, Tool):
-            raise CallerError(f"a {type(each).__name__} is no Tool", hint="decorate it with @tool")
+            raise CallerError(f"a {type(each).__name__} is not a Tool", hint="decorate it with @tool")
     return tuple([ToolDeclaration(tool.name, tool.description, tool.schema, strict=tool.strict) for tool in tools])
 
 

@@ -37,7 +37,7 @@ def parse_json_response(text: str | None) -> Value | None:
     if text is None:  # such as the content of a message with only calls
         return None
     if not isinstance(text, str):
-        raise CallerError(f"a {type(text).__name__} is no text", hint="give the content of a message")
+        raise CallerError(f"a {type(text).__name__} is not a text", hint="give the content of a message")
     values = json_values(text)
     telling = (each for each in values if each and (isinstance(each, dict) or isinstance(each[0], dict)))
     return next(telling, values[0] if values else None)

@@ -75,7 +75,7 @@ def mode_of(model: str) -> ToolCallingMode:
         CallerError: The model is not a name.
     """
     if not isinstance(model, str):
-        raise CallerError(f"a {type(model).__name__} is no model's name", hint="give one such as 'gpt-4o'")
+        raise CallerError(f"a {type(model).__name__} is not a model's name", hint="give one such as 'gpt-4o'")
     _, name = split_provider(model, providers())
     for each in (name.strip().lower(), normalise(name)):
         if each.startswith(VALIDATED_MODEL_PREFIXES):

@@ -44,7 +44,7 @@ def events_of(response: Any, names: Mapping[str, str] = NO_NAMES) -> list[core.E
     body = response.model_dump() if hasattr(response, "model_dump") else response
     if not isinstance(body, Mapping):
         hint = "pass the chat completion, its dict or its text"
-        raise CallerError(f"{type(response).__name__} is no response", hint=hint)
+        raise CallerError(f"{type(response).__name__} is not a response", hint=hint)
     if "choices" not in body and "role" in body:
         body = {"choices": [{"message": body}]}
     events = decode_response(body, DecodeContext(names=names, identify=identify_in_turn(0)))

@@ -125,11 +125,11 @@ def check_arguments(**arguments: Any) -> None:
         if name in _WORDS and value not in _WORDS[name]:
             words = _WORDS[name]
             hint = suggest(value, words) if isinstance(value, str) else f"there are {', '.join(words)}"
-            raise CallerError(f"{value!r} is no word for it", path=name, hint=hint)
+            raise CallerError(f"{value!r} is not valid", path=name, hint=hint)
         if name in _KINDS:
             fits, kind = _KINDS[name]
             if not fits(value):
-                raise CallerError(f"a {type(value).__name__} cannot be it", path=name, hint=f"give {kind}")
+                raise CallerError(f"a {type(value).__name__} is not valid", path=name, hint=f"give {kind}")
 
 
 @dataclass(kw_only=True)
@@ -249,7 +249,7 @@ def read_history(history: Any, model: str) -> list[core.Canister]:
     """
     if history is None or isinstance(history, (str, bytes, Mapping)):
         kind = type(history).__name__
-        raise CallerError(f"a {kind} is no history", path="history", hint="give a list of canisters or messages")
+        raise CallerError(f"a {kind} is not a history", path="history", hint="give a list of canisters or messages")
     canisters: list[core.Canister] = []
     for place, each in enumerate(history):
         if isinstance(each, _CANISTERS):
@@ -258,7 +258,7 @@ def read_history(history: Any, model: str) -> list[core.Canister]:
             canisters += _read_message(each, f"history[{place}]", model)
         else:
             hint = 'give canisters, or messages such as {"role": "user", "content": "..."}'
-            raise CallerError(f"a {type(each).__name__} is no canister", path=f"history[{place}]", hint=hint)
+            raise CallerError(f"a {type(each).__name__} is not a canister", path=f"history[{place}]", hint=hint)
     return canisters
 
 

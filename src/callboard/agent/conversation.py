@@ -81,7 +81,7 @@ class Conversation:
             self.canisters.append(canister)
         else:
             raise CallerError(
-                f"{item!r} is no canister", path=self.identifier, hint="give UserCanister(...) or another"
+                f"{item!r} is not a canister", path=self.identifier, hint="give UserCanister(...) or another"
             )
 
     def rollback(self) -> core.RolledBack:
@@ -100,7 +100,7 @@ class Conversation:
         """
         if rounds is not None and (type(rounds) is not int or rounds < 0):
             hint = "give one from 0 up, or None for all"
-            raise CallerError(f"{rounds!r} is no number of rounds", path=self.identifier, hint=hint)
+            raise CallerError(f"{rounds!r} is not a number of rounds", path=self.identifier, hint=hint)
         forked = Conversation.begin(self.path.parent.parent)
         for canister in self.canisters[: self._end_of(rounds)]:
             forked.append(canister)

@@ -40,7 +40,7 @@ class Output(Generic[OutputT_co]):
         def answer(answer: Any) -> None: ...
 
         if not (isinstance(kind, type) or type(kind).__module__ in _TYPING):
-            raise CallerError(f"{kind!r} is no type".replace("\n", " ")[:200], path="output", hint=_HINT)
+            raise CallerError(f"{kind!r} is not a type".replace("\n", " ")[:200], path="output", hint=_HINT)
         answer.__annotations__ = {"answer": kind}
         try:
             self._derived = derive(answer)

@@ -298,7 +298,7 @@ class Run(Generic[OutputT_co]):
 
     def __aiter__(self) -> AsyncIterator[core.Event]:
         if self._begun:
-            raise CallerError("a run goes only once", hint="make another with Agent.stream")
+            raise CallerError("a run can be iterated over only once", hint="make another with Agent.stream")
         self._begun = True
         events = self._events()
         if self._block is not None:

@@ -250,7 +250,7 @@ def contents(value: ContentLike) -> tuple[Content, ...]:
     if isinstance(value, _Part):
         return (value,)
     if isinstance(value, (bytes, bytearray, Mapping)) or not isinstance(value, Iterable):
-        raise CallerError(f"a {type(value).__name__} is no content", hint=_CONTENT_HINT)
+        raise CallerError(f"a {type(value).__name__} is not a content", hint=_CONTENT_HINT)
     return tuple([_content(each) for each in value])
 
 
@@ -259,7 +259,7 @@ def _content(value: object) -> Content:
         return TextualContent(value)
     if isinstance(value, _Part):
         return value  # type: ignore[return-value]  # its subclasses are the contents
-    raise CallerError(f"a {type(value).__name__} is no content", hint=_CONTENT_HINT)
+    raise CallerError(f"a {type(value).__name__} is not a content", hint=_CONTENT_HINT)
 
 
 def join_texts(content: Iterable[Content]) -> str:

@@ -125,13 +125,13 @@ async def execute_invoker(
     invoker = as_invoker(invoker)
     check_on_error(on_error)
     for name, value, fits, expected in (
-        ("context", context, isinstance(context, Context), "no Context; give Context(auxdata={...})"),
-        ("approve", approve, callable(approve), "no function; give a function of the invocation and the reason"),
+        ("context", context, isinstance(context, Context), "not a Context; give Context(auxdata={...})"),
+        ("approve", approve, callable(approve), "not a function; give a function of the invocation and the reason"),
     ):
         if value is not None and not fits:
             raise CallerError(f"a {type(value).__name__} is {expected}", path=name)
     if timeout is not None and not is_seconds(timeout):
-        raise CallerError(f"{timeout!r} is no number of seconds above zero", path="timeout")
+        raise CallerError(f"{timeout!r} is not a number of seconds above zero", path="timeout")
     identifier = identifier or invoker.name
     edited = None
     if invoker.approval:

@@ -98,7 +98,7 @@ class InvocationsProcessor:
             raise CallerError(f"no processor for the wire {wire!r}", hint=f"there are {', '.join(_NATIVE)}")
         check_on_error(on_error)
         if policy is not None and not isinstance(policy, Policy):
-            raise CallerError(f"a {type(policy).__name__} is no Policy", path="policy", hint="give Policy([...])")
+            raise CallerError(f"a {type(policy).__name__} is not a Policy", path="policy", hint="give Policy([...])")
         self._name = wire
         self._native = _NATIVE[wire]
         self._wire = get_wire(wire)
@@ -204,7 +204,7 @@ class InvocationsProcessor:
             CallerError: `auxdata` is not a mapping.
         """
         if auxdata is not None and not isinstance(auxdata, Mapping):
-            raise CallerError(f"a {type(auxdata).__name__} is no mapping", path="auxdata", hint="give a dict")
+            raise CallerError(f"a {type(auxdata).__name__} is not a mapping", path="auxdata", hint="give a dict")
         if len({each.identifier for each in invocations}) < len(invocations):
             hint = "read all messages of a conversation with one processor"
             raise CallerError("two of the invocations have one identifier", path="invocations", hint=hint)

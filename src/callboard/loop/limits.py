@@ -63,7 +63,7 @@ class Budget:
         self._is_priced = pricing is not None
         self.depth: int = outer.depth + 1 if outer else 0
         if self.depth > MAX_DEPTH:
-            raise CallerError(f"more than {MAX_DEPTH} runs stand in one another", hint="answer without this agent")
+            raise CallerError(f"more than {MAX_DEPTH} runs are nested", hint="answer without this agent")
 
     @property
     def cost(self) -> float | None:

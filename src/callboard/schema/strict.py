@@ -101,7 +101,7 @@ def strict(schema: Schema, subset: Subset = PLAIN) -> dict[str, Any]:
     try:
         return _strict(schema, "", subset)
     except _MALFORMED:
-        raise NotStrict("it is no schema") from None
+        raise NotStrict("it is not a schema") from None
 
 
 def _strict(schema: Schema, path: str, subset: Subset) -> dict[str, Any]:

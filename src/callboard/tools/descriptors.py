@@ -181,7 +181,7 @@ def _flat(
     refuse_unknown(values, (own, *tables), where)
     for key in inner:
         if key in tables:
-            raise DescriptorError("unknown key", path=where((own, key)), hint=f"[{key}] stands beside [{own}]")
+            raise DescriptorError("unknown key", path=where((own, key)), hint=f"[{key}] belongs beside [{own}]")
     beside = {key: value for key, value in values.items() if key != own}
     return {**beside, **inner}, lambda keys: where(keys if keys and keys[0] in tables else (own, *keys))
 

@@ -52,7 +52,7 @@ class Ensemble:
             invokers = invokers.values()
         if callable(invokers) or not isinstance(invokers, Iterable) or isinstance(invokers, (str, bytes)):
             hint = "put it into a list: [...]" if callable(invokers) else "give a list of functions, Tools or Invokers"
-            raise ToolDefinitionError(f"{invokers!r} stands alone", path=name, hint=hint)
+            raise ToolDefinitionError(f"{invokers!r} is not a list", path=name, hint=hint)
         for each in invokers:
             self.add_invoker(each)
 
@@ -110,16 +110,16 @@ class Ensemble:
 
 def _check_configuration(configuration: Mapping[str, Any], path: str) -> dict[str, Any]:
     if not isinstance(configuration, Mapping):
-        raise DescriptorError(f"{configuration!r} is no mapping", path=f"{path}: configuration")
+        raise DescriptorError(f"{configuration!r} is not a mapping", path=f"{path}: configuration")
     for key, (fits, expected) in _DEFAULTS.items():
         if key in configuration and not fits(configuration[key]):
-            raise DescriptorError(f"{configuration[key]!r} is no {expected}", path=f"{path}: configuration.{key}")
+            raise DescriptorError(f"{configuration[key]!r} is not {expected}", path=f"{path}: configuration.{key}")
     return dict(configuration)
 
 
 _DEFAULTS: Final[Mapping[str, tuple[Callable[[Any], bool], str]]] = {
-    "timeout": (is_seconds, "number of seconds above zero"),
-    "max_retries": (lambda value: type(value) is int and value >= 0, "count"),
+    "timeout": (is_seconds, "a number of seconds above zero"),
+    "max_retries": (lambda value: type(value) is int and value >= 0, "a count"),
     "search": (lambda value: isinstance(value, bool), "true or false"),
 }
 """Keys of an ensemble's configuration that apply to its calls, with their checks and types."""
@@ -140,7 +140,7 @@ def as_invoker(tool: ToolLike) -> Invoker:
         return Invoker.of(tool)
     if callable(tool):
         return Invoker.of(Tool(tool))
-    raise ToolDefinitionError(f"{tool!r} is no tool", hint="pass a function, a Tool or an Invoker")
+    raise ToolDefinitionError(f"{tool!r} is not a tool", hint="pass a function, a Tool or an Invoker")
 
 
 def refuse_clashes(placed: Iterable[tuple[str, Ensemble]]) -> None:

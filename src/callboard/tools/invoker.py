@@ -230,7 +230,7 @@ def _check(name: Any, invocable: Any, schema: Any) -> None:
     """Raise ToolDefinitionError for arguments that an untyped caller may have mixed up."""
     if not isinstance(schema, Mapping):
         hint = 'give a JSON Schema such as {"type": "object"}'
-        raise ToolDefinitionError(f"{schema!r} is no schema", path=str(name), hint=hint)
+        raise ToolDefinitionError(f"{schema!r} is not a schema", path=str(name), hint=hint)
     if not callable(invocable) or inspect.isgeneratorfunction(invocable) or inspect.isasyncgenfunction(invocable):
         hint = "give an async function of (context, arguments)"
         raise ToolDefinitionError(f"{invocable!r} cannot be awaited", path=str(name), hint=hint)

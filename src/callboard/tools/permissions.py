@@ -181,7 +181,7 @@ class _Rule:
     def __init__(self, rule: Rule) -> None:
         if rule.permission not in _PERMISSIONS:
             hint = f"write {', '.join(_PERMISSIONS[:-1])} or {_PERMISSIONS[-1]}"
-            raise CallerError(f"{rule.permission!r} is no permission", path=str(rule.pattern), hint=hint)
+            raise CallerError(f"{rule.permission!r} is not a permission", path=str(rule.pattern), hint=hint)
         self.rule = rule
         self.tools, opened, inner = rule.pattern.partition("(")
         self.subject: Pattern | None = None

@@ -100,7 +100,7 @@ class HasOptions:
             except msgspec.ValidationError as error:
                 hint = str(error).partition(" - at")[0]
                 hint += f"; subjects are {', '.join(get_args(Subject))}" if name == "subjects" else ""
-                raise ToolDefinitionError(f"{name}={value!r} cannot be", path=tool_name, hint=hint) from None
+                raise ToolDefinitionError(f"{name}={value!r} is not valid", path=tool_name, hint=hint) from None
             setattr(self, name, getattr(HasOptions, name) if value is None else read[name])  # type: ignore[literal-required]
         if self.cache is not None:
             can_repeat = self.idempotent or self.repeatable is not None
@@ -122,7 +122,7 @@ class Tool(HasOptions, Generic[P, R]):
         **options: Unpack[ToolOptions],
     ) -> None:
         if not callable(function):
-            raise ToolDefinitionError(f"{function!r} is no function", hint="decorate a function with @tool")
+            raise ToolDefinitionError(f"{function!r} is not a function", hint="decorate a function with @tool")
         named = _without_partial(function)
         self.function = function
         self.name = name or str(getattr(named, "__name__", type(named).__name__))
@@ -273,7 +273,7 @@ def check_words(name: Any, description: Any) -> None:
     """Raise ToolDefinitionError if a name or a description is not a text."""
     for option, value in (("name", name), ("description", description)):
         if not isinstance(value, str) and (value is not None or option == "name"):
-            raise ToolDefinitionError(f"{option}={value!r} cannot be", path=str(name), hint="give a text")
+            raise ToolDefinitionError(f"{option}={value!r} is not valid", path=str(name), hint="give a text")
 
 
 def _check_cache(tool_name: str, cache: Mapping[str, str], *, can_repeat: bool) -> None:
@@ -284,7 +284,7 @@ def _check_cache(tool_name: str, cache: Mapping[str, str], *, can_repeat: bool) 
         is_time = False
     if not is_time:
         hint = 'give a length of time, such as {"ttl": "1h"}'
-        raise ToolDefinitionError(f"cache={cache!r} cannot be", path=tool_name, hint=hint)
+        raise ToolDefinitionError(f"cache={cache!r} is not valid", path=tool_name, hint=hint)
     if not can_repeat:
         hint = "mark it idempotent, if a call that is not made changes nothing, or remove cache"
         raise ToolDefinitionError("it is not idempotent, so its results cannot be kept", path=tool_name, hint=hint)

@@ -47,7 +47,7 @@ class _Wrapped(Ensemble):
 def prefixed(ensemble: Ensemble, prefix: str) -> Ensemble:
     """Put the prefix before each name: "io_" turns `read_file` into `io_read_file`."""
     if not isinstance(prefix, str):
-        raise CallerError(f"a {type(prefix).__name__} is no prefix", hint="give a text, such as 'io_'")
+        raise CallerError(f"a {type(prefix).__name__} is not a prefix", hint="give a text, such as 'io_'")
     return _wrap(ensemble, lambda each: each.replace(name=prefix + each.name))
 
 
@@ -112,10 +112,10 @@ def _check(ensemble: Ensemble) -> None:
 
 def _has_name(ensemble: Ensemble, names: Iterable[str]) -> Callable[[Invoker], bool]:
     if isinstance(names, (str, bytes)) or not isinstance(names, Iterable):
-        raise CallerError(f"{names!r} stands alone", hint="give a list of names")
+        raise CallerError(f"{names!r} is not a list", hint="give a list of names")
     selected = [*names]
     if not all(isinstance(each, str) for each in selected):
-        raise CallerError(f"{selected!r} are no names", hint="give names as text")
+        raise CallerError(f"{selected!r} are not names", hint="give names as text")
     _check(ensemble)
     known = {ensemble.access_invoker(each).name for each in selected}
     return lambda each: each.name in known
