@@ -149,7 +149,7 @@ def directory(tmp_path, monkeypatch):
 @table(
     ("references", "message"),
     [
-        (["crew"], "no reference to an agent"),
+        (["crew"], "not a reference to an agent"),
         (["no_such_module:clerk"], "cannot be imported"),
         ([CREW.replace("clerk", "cook")], "its module has no cook"),
         ([CREW, CREW], "the same address"),

@@ -452,7 +452,7 @@ async def test_a_job_that_nobody_here_can_run_is_cancelled_by_anybody(database):
 
 
 async def test_auxdata_has_to_be_json(database):
-    with pytest.raises(CallerError, match="auxdata: it is no JSON"):
+    with pytest.raises(CallerError, match="auxdata: it is not JSON"):
         await Bench([]).queue(database).submit(auxdata={"connection": object()})
 
 

@@ -169,7 +169,7 @@ async def test_an_item_that_is_none_is_refused_and_the_claim_goes_on(store):
     claim = await claimed(store)
     with pytest.raises(TypeError):
         await claim.append([object()])
-    with pytest.raises(ValueError, match="running is no end"):
+    with pytest.raises(ValueError, match="running is not an end state"):
         await claim.end("running")
     await claim.append([AssistantCanister("a")])
     assert claim.job.entries == 2

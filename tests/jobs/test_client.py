@@ -178,7 +178,7 @@ async def test_what_cannot_be_a_job_is_refused():
         await jobs.submit(f"{__name__}:nobody", "Hello.")
     with pytest.raises(CallerError, match="there is nothing to ask"):
         await jobs.submit(f"{__name__}:adder", "")
-    with pytest.raises(CallerError, match="it is no JSON"):
+    with pytest.raises(CallerError, match="it is not JSON"):
         await jobs.submit(f"{__name__}:adder", "Hello.", auxdata={"x": object()})
     with pytest.raises(CallerError, match="no such job"):
         await jobs.get("20990101")

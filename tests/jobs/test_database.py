@@ -86,7 +86,7 @@ def test_processes_that_open_it_together_make_the_tables_once(url):
 def test_a_database_of_another_version_is_refused(url, version, hint):
     with Database.open(url) as database:
         run_sql(database, f"UPDATE callboard_schema SET version = {version} RETURNING version")
-    with pytest.raises(CallerError, match=f"of version {version}, and this Callboard knows version 3 alone; .*{hint}"):
+    with pytest.raises(CallerError, match=f"have version {version}, but this Callboard reads only version 3; .*{hint}"):
         Database.open(url)
 
 
@@ -102,7 +102,7 @@ def test_another_programs_file_is_refused_and_not_touched(tmp_path):
     other.close()
     text = tmp_path / "notes.txt"
     text.write_text("no database " * 100, "utf-8")
-    with pytest.raises(DatabaseUnavailable, match=r"notes.txt: the file is no database of SQLite"):
+    with pytest.raises(DatabaseUnavailable, match=r"notes.txt: the file is not an SQLite database"):
         Database.open(f"sqlite:///{text}")
     assert text.read_text("utf-8").startswith("no database")
 

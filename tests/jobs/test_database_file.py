@@ -95,7 +95,7 @@ def test_a_file_that_is_not_a_database_keeps_its_mode(tmp_path, content):
     path = tmp_path / "passwd"
     path.write_bytes(content)
     path.chmod(0o644)
-    with pytest.raises(DatabaseUnavailable, match="passwd: the file is no database of SQLite"):
+    with pytest.raises(DatabaseUnavailable, match="passwd: the file is not an SQLite database"):
         prepare_file(path)
     assert (stat.S_IMODE(path.stat().st_mode), path.read_bytes()) == (0o644, content)
 

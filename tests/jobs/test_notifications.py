@@ -163,7 +163,7 @@ async def test_a_webhook_gets_a_post_and_only_who_was_not_told_is_told_again(sto
     async with Webhook(500, 302, 204) as hook:
         job = await make_waiting(store)
         count, shown = await tell(file.place, hook.place)
-        assert (count, shown) == (1, [f"127.0.0.1 was not told of job {job.id}: it answered with status 500"])
+        assert (count, shown) == (1, [f"127.0.0.1 could not be notified of job {job.id}: it answered with status 500"])
         assert await tell(file.place, hook.place) == (0, [])
         clock.forward(seconds=10)
         assert "status 302" in (await tell(file.place, hook.place))[1][0]

@@ -90,7 +90,7 @@ async def test_it_is_done_beside_a_worker_and_again_after_a_failure(database, mo
     monkeypatch.setattr(store, "remove", fail_once)
     async with open_services(store, JobSettings(keep="30d"), QUEUES, told.append):
         await wait_until_empty(store)
-    assert told == ["old jobs were not removed, which is tried again: jobs.db: it is away"]
+    assert told == ["old jobs could not be removed; trying again: jobs.db: it is away"]
 
 
 async def test_a_row_that_names_a_path_removes_no_files(database, tmp_path):

@@ -122,7 +122,7 @@ async def test_a_schedule_that_is_removed_submits_nothing_and_its_name_is_free(s
 
 async def test_what_cannot_be_added_or_changed(schedules):
     for name in ("", "a b", "../a", "a" * 65, "-a"):
-        with pytest.raises(CallerError, match="no name for a schedule"):
+        with pytest.raises(CallerError, match="not a name for a schedule"):
             await schedules.add(name, "0 * * * *", "UTC", TEMPLATE)
     with pytest.raises(CallerError, match="no hour: '24'"):
         await schedules.add("a", "0 24 * * *", "UTC", TEMPLATE)

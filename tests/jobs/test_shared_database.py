@@ -80,7 +80,7 @@ def home(tmp_path, monkeypatch):
 @pytest.mark.parametrize("database", [SHARED, SimpleNamespace(is_sqlite=True)], ids=["shared", "own"])
 def test_no_job_works_where_keys_are_stored(home, settings, directory, database):
     settings.write_text('[jobs]\ntrust_database = true\ndirectories = ["/", "~"]\n')
-    with pytest.raises(CallerError, match="no job works in a home directory, or where keys are stored"):
+    with pytest.raises(CallerError, match="no job may work in a home directory or a directory of keys"):
         check_directory(home / directory, database)
 
 
@@ -132,17 +132,17 @@ def test_a_job_of_somebody_else_may_do_no_more_than_the_settings_say(tmp_path, s
     if is_taken:
         check_request(request, SHARED)
     else:
-        with pytest.raises(CallerError, match="--access full: a job in a database"):
+        with pytest.raises(CallerError, match="--access full: a job from a database"):
             check_request(request, SHARED)
 
 
 @pytest.mark.parametrize(
     "case",
     [
-        (True, {"without_sandbox": True}, "--no-sandbox: a job in a database", False),
-        (True, {"push": True}, "--push: a job in a database", True),
-        (False, {}, "may work in this directory", False),
-        (False, {}, "may work in this directory", True),
+        (True, {"without_sandbox": True}, "--no-sandbox: a job from a database", False),
+        (True, {"push": True}, "--push: a job from a database", True),
+        (False, {}, "may not work in this directory", False),
+        (False, {}, "may not work in this directory", True),
     ],
 )
 def test_a_coding_job_of_somebody_else_fails_and_says_why(store, tmp_path, settings, case):
@@ -180,5 +180,5 @@ def test_a_coding_job_of_somebody_else_fails_and_says_why(store, tmp_path, setti
 
 
 def test_a_run_with_tools_is_not_queued_where_others_write():
-    with pytest.raises(CallerError, match="--tools: a job in a database"):
+    with pytest.raises(CallerError, match="--tools: a job from a database"):
         asyncio.run(submit_run(DurableStore(SHARED), "Hi", RunFlags(tools=["tools.py"]), ""))

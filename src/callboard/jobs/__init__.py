@@ -1,8 +1,8 @@
-"""Durable jobs: runs that survive whatever happens to their process, on one machine or on many.
+"""Durable jobs: runs that survive the end of their process, on one machine or on many.
 
-The conversation is the checkpoint: a job is a row, its canisters are rows (`store`), and a worker drives it segment by
-segment from what is written there. The extra `jobs` brings what this needs, and it is imported on first use: a command
-that only asks whether there are jobs does not import SQLAlchemy.
+The conversation is the checkpoint. A job is a row, its canisters are rows (`store`), and a worker runs the job from
+these rows, segment by segment. The extra `jobs` has the dependencies. They are imported on first use, so a command that
+only asks whether there are jobs does not import SQLAlchemy.
 
     job = await jobs.submit("crew:clerk", "Reconcile the invoices.")
     async for event in job.events():
@@ -37,7 +37,7 @@ _LAZY = {
 __all__ = ["DatabaseUnavailable", "JobClient", "JobEvent", "JobHandle", "JobResult", "get", "submit"]
 
 VARIABLE: Final = "CALLBOARD_DATABASE_URL"
-"""The environment variable that names another database than the user's file."""
+"""Environment variable with the URL of the database. By default the database is the user's file."""
 HINT: Final = f"set {VARIABLE} to sqlite:////PATH/jobs.db or postgresql://USER:PASSWORD@HOST/NAME"
 
 
@@ -48,7 +48,7 @@ class DatabaseUnavailable(CallboardError):
 
 
 def database_url() -> str:
-    """Return the URL that the environment names, else that of the file of this user and machine."""
+    """Return the URL from the environment, or the URL of this user's file."""
     return os.environ.get(VARIABLE, "") or f"sqlite:///{_default_file()}"
 
 

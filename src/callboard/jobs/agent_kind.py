@@ -1,10 +1,9 @@
 """The kind "agent": a job is one run of an agent.
 
-The agent is found by its reference, `module:attribute` or `path.py:attribute`, among those that this process knows. A
-reference is code to import, and whoever writes to the database writes references. So nothing here reads one from a row: a
-worker imports those that it was told, as does the process that submits a job. Its limits hold for the job: what earlier
-segments used counts. Where it has no `approve` of its own, a call that wants approval waits for an answer, and so does a
-call whose result comes from outside.
+A job names its agent by reference: `module:attribute` or `path.py:attribute`. An import runs code, and others may write
+to the database, so no reference from a row is imported. A worker imports the agents that it was started with, and the
+process that submits a job imports its agent. The agent's limits apply to the whole job. If the agent has no `approve`,
+a call that needs approval waits for an answer. A call whose result comes from outside also waits.
 """
 
 from __future__ import annotations
@@ -34,26 +33,26 @@ _HINT: Final = "write module:attribute or path.py:attribute, such as my_app.agen
 
 
 class AgentInput(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a job of an agent was asked with. `limits` replace those of the agent."""
+    """Input of an agent's job. `limits` replace the limits of the agent."""
 
     agent: str
     prompt: core.UserCanister
     history_length: int = 0
-    """Number of the first entries that are an earlier conversation."""
+    """Number of leading entries from an earlier conversation."""
     auxdata: dict[str, Any] = {}
     limits: Limits | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """Return the input as the row of a job has it. Raises CallerError if the auxdata is not JSON."""
+        """Return the input as JSON for the job's row. Raises CallerError if the auxdata is not JSON."""
         try:
             values: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(self))
         except (TypeError, ValueError, RecursionError) as error:
-            raise CallerError(f"it is no JSON: {error}", path="auxdata") from None
+            raise CallerError(f"it is not JSON: {error}", path="auxdata") from None
         return values
 
 
 class AgentKind(JobKind):
-    """Runs jobs of these agents, by their references."""
+    """Runs the jobs of `agents`, a mapping from references to agents."""
 
     name = KIND
 
@@ -67,7 +66,7 @@ class AgentKind(JobKind):
         return f"the worker that took it does not know its agent; start: callboard worker --agents {reference}"
 
     def find_model(self, job: DurableJob) -> str:
-        """Return the model of the agent: whoever submitted the job may know only the reference."""
+        """Return the model of the agent, because the submitter may know only the agent's reference."""
         agent = self.agents.get(job.input.get("agent", ""))
         return agent.model.name if agent is not None else ""
 
@@ -80,7 +79,7 @@ class AgentKind(JobKind):
         prompt: core.UserCanister | str = job_input.prompt
         start = None
         if len(history) > job_input.history_length:
-            # What was rolled back to the history begins anew; the entries that a fork was given are its rounds.
+            # A run that was rolled back to its history starts again. The copied entries of a fork are its rounds.
             prompt = ""
             start = core.RunProgress(history_length=job_input.history_length, rounds=segment.job.rounds)
         journal = JobJournal(segment, start=start)
@@ -104,7 +103,7 @@ class AgentKind(JobKind):
 
 
 async def _drive(run: Run[Any], segment: JobSegment, journal: JobJournal, recorded: Container[str]) -> Outcome:
-    """Drive the run. The answers to the `recorded` calls are entries already; those of the agent's callback become some."""
+    """Drive the run. Record the answers of the agent's callback, except answers to the `recorded` calls."""
     reasons: dict[str, str] = {}
     rounds = 0
     async with run:
@@ -119,7 +118,7 @@ async def _drive(run: Run[Any], segment: JobSegment, journal: JobJournal, record
             elif isinstance(event, core.ApprovalAsked):
                 reasons[event.invocation.identifier] = event.why
             elif isinstance(event, core.RoundStarted):
-                # All that came before is committed, and nothing was asked for yet.
+                # All earlier rounds are committed, and the next request is not sent yet.
                 if segment.should_leave(rounds):
                     return GoesOn()
                 rounds += 1
@@ -146,7 +145,7 @@ def load_agent(reference: str) -> Agent[Any]:
     """
     place, _, attribute = reference.rpartition(":")
     if not place or not attribute:
-        raise CallerError("no reference to an agent", path=reference, hint=_HINT)
+        raise CallerError("not a reference to an agent", path=reference, hint=_HINT)
     try:
         module = _import_path(Path(place)) if place.endswith(".py") else importlib.import_module(place)
     except Exception as error:
@@ -154,13 +153,13 @@ def load_agent(reference: str) -> Agent[Any]:
     agent = getattr(module, attribute, None)
     if not isinstance(agent, Agent):
         is_there = hasattr(module, attribute)
-        problem = f"a {type(agent).__name__} is no Agent" if is_there else f"its module has no {attribute}"
+        problem = f"a {type(agent).__name__} is not an Agent" if is_there else f"its module has no {attribute}"
         raise CallerError(problem, path=reference, hint=_HINT)
     return agent
 
 
 def _import_path(path: Path) -> ModuleType:
-    """Import the module of a file. A file that runs as a script is not imported again."""
+    """Import the module of a file. Do not import the file of the running script again."""
     resolved = path.resolve()
     main = sys.modules.get("__main__")
     if main is not None and getattr(main, "__file__", None) and Path(str(main.__file__)).resolve() == resolved:
@@ -168,7 +167,7 @@ def _import_path(path: Path) -> ModuleType:
     name = f"callboard_agents_{resolved.stem}"
     spec = importlib.util.spec_from_file_location(name, resolved)
     if spec is None or spec.loader is None:
-        raise ImportError(f"{path} is no module")
+        raise ImportError(f"{path} is not a module")
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     try:

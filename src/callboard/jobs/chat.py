@@ -1,6 +1,6 @@
-"""The kind "chat": a job is a whole chat, which the process of its person runs.
+"""The kind "chat": a job is a whole chat, which runs in the process of its user.
 
-Law: however a chat ends, its conversation is recorded; a chat without a turn leaves nothing.
+Law: the conversation is recorded, however the chat ends. A chat without a turn leaves nothing.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ _CUT: Final = "the run was cancelled"
 
 
 class ChatKind(JobKind):
-    """The kind of one chat, which its owner leads: `record` is where the chat is recorded now.
+    """The kind of one chat. `record` is the chat's present record.
 
-    A process that stood still loses its claim, and then takes the chat over from itself.
+    A process that was suspended loses its claim. It then claims the chat again.
     """
 
     name = CHAT
@@ -48,16 +48,16 @@ class ChatKind(JobKind):
     def __init__(self, folder: Path) -> None:
         self.record: CodingRecord
         self.begun: asyncio.Future[Sequence[Canister]] = asyncio.get_running_loop().create_future()
-        """The conversation so far, set when a segment has begun."""
+        """The conversation so far. Set at the start of the first segment."""
         self.outcome: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
-        """How the chat ended."""
+        """Outcome of the chat."""
         self.is_closed = asyncio.Event()
         """Set when the owner has left the chat."""
         self._folder = folder
         self._owner = asyncio.current_task()
 
     async def run(self, segment: JobSegment) -> Outcome:
-        """Wait until the chat has ended. If the job is cancelled, the owner is."""
+        """Wait until the chat has ended. If the job is cancelled, cancel the owner's task."""
         self.record = CodingRecord(segment, self._folder, (), is_direct=True)
         if not self.begun.done():
             self.begun.set_result(segment.conversation)
@@ -90,8 +90,8 @@ async def open_chat(
 ) -> AsyncIterator[ChatSession]:
     """Open a chat. Raises CallerError, DatabaseUnavailable.
 
-    At the end its job is completed; failed if a CallboardError or OSError ended it, cancelled by a cancellation, and
-    removed if there was no turn.
+    On exit the job is completed. After a CallboardError or OSError it has failed; after a cancellation it is cancelled.
+    A job without a turn is removed.
 
     Args:
         request: The directory, settings and options of the chat.
@@ -100,7 +100,7 @@ async def open_chat(
         show: Receives each step.
         approver: Asks the user.
         resume: The id of an earlier chat to continue.
-        folders: The folders of jobs, by default those of the user.
+        folders: The folders of jobs. The default is the user's folders.
         servers: As of `open_session`.
         on_change: As of `open_session`.
     """
@@ -145,7 +145,7 @@ async def open_chat(
                 await handle.result()
     finally:
         stored = await store.get(job.id)
-        if stored.state == "pending":  # it did not begin, and no other process serves its queue
+        if stored.state == "pending":  # it did not start, and no other process serves its queue
             stored = await store.request_cancel(job.id)
         if stored.has_ended and not stored.description:
             await store.remove(job.id)
@@ -153,7 +153,7 @@ async def open_chat(
 
 
 async def _wait_for_begin(kind: ChatKind, handle: JobHandle) -> Sequence[Canister]:
-    """Return the conversation so far. Raises CallerError if the job ends before its first segment begins."""
+    """Return the conversation so far. Raises CallerError if the job ends before its first segment starts."""
     ended = asyncio.create_task(handle.result())
     try:
         waiting: set[asyncio.Future[Any]] = {kind.begun, ended}
@@ -169,7 +169,7 @@ async def _wait_for_begin(kind: ChatKind, handle: JobHandle) -> Sequence[Caniste
 async def undo_chat(store: DurableStore, job: DurableJob, folders: JobFolders) -> str:
     """Restore the files that a chat changed. Return a sentence about what was done.
 
-    Raises CallerError if the chat is under way, or if somebody else has changed one of the files since.
+    Raises CallerError if the chat has not ended, or if one of the files was changed after the chat.
     """
     if not job.has_ended:
         raise CallerError(f"the job is {job.state}", path=job.id, hint=f"callboard jobs cancel {job.id}")

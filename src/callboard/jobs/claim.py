@@ -1,10 +1,10 @@
-"""The claim of a job: what its one runner writes through.
+"""The claim of a job, through which its only runner writes.
 
-Every write is one transaction, and checks the fence: a number that each new claim raises. Whoever was superseded, since a
-process that stood still was taken for dead, gets `Superseded` and stops at once, without another side effect.
+Every write is one transaction, and checks the fence: a number that each new claim raises. A runner that was presumed
+dead gets `Superseded` on its next write. It must stop at once, without another side effect.
 
-Laws: a write whose acknowledgement was lost is made once, for its entries are numbered by the claim; writes that come
-while one is under way go together in the next, so that eight calls that end at once cost two transactions.
+Laws: a write is made once, even if its acknowledgement was lost, because the claim numbers the entries. Writes that
+arrive during a transaction share the next transaction, so eight calls that end together cost two transactions.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from callboard.jobs.queries import StoredJob
 from callboard.jobs.tables import entries, open_calls, to_row
 
 Enqueue = Callable[[Connection, DurableJob, float], None]
-"""Queues the present segment of a job in the transaction of the connection, to begin after this delay in seconds."""
+"""Queues the present segment of a job in the transaction of the connection, to start after a delay in seconds."""
 
 
 _PROGRESS = (AssistantCanister, InvocationCanister, ResultCanister, MeasuredReply)
 
 
 class Superseded(CallboardError):
-    """The job is not this runner's any more: another claimed it, or it was ended. Stop without another side effect."""
+    """Another runner has claimed the job, or the job was ended. Stop without another side effect."""
 
     party = "runner"
 
@@ -48,7 +48,7 @@ class LeftToOthers(CallboardError):
 
 
 class _Write(NamedTuple):
-    """One write of a batch, and the job as it is then."""
+    """One write of a batch, and the job after the write."""
 
     job: DurableJob
     comes_further: bool
@@ -64,9 +64,9 @@ class _Write(NamedTuple):
 class Claim:
     """A claimed job, made by `DurableStore.claim`.
 
-    `open_calls` are the calls that an earlier runner began and did not end, `answers` the approvals and questions that
-    were answered. The first reply or result sets the failures of the segment to zero: it is given up only when its
-    runners die one after another and come no further.
+    `open_calls` are the calls that an earlier runner started and did not end. `answers` are the answered approvals and
+    questions. The first reply or result sets the segment's failures to zero. So a segment is given up only if several
+    runners in a row die without progress.
     """
 
     def __init__(
@@ -86,9 +86,9 @@ class Claim:
         self._stored = stored
         self._clock = clock
         self._next = stored.job
-        """The job with the writes that are under way."""
+        """The job after all pending writes."""
         self.running: dict[str, str] = {}
-        """Names of the calls that this runner has begun and not ended, by their identifiers."""
+        """Names of the calls that this runner is running, by their identifiers."""
         self._waiting: list[_Write] = []
         self._flushing: asyncio.Task[None] | None = None
         self._failure: CallboardError | None = None
@@ -99,23 +99,23 @@ class Claim:
         return self._stored.job
 
     async def append(self, items: Iterable[Item | MeasuredReply], **changes: Unpack[Changes]) -> None:
-        """Commit entries and changes of the job. The entries belong to the round `rounds`, as changed.
+        """Commit entries and changes of the job. The entries belong to the round `rounds`, after the changes.
 
         Raises:
-            Superseded: The job is another's now; nothing was written.
+            Superseded: Another runner has the job. Nothing was written.
             DatabaseUnavailable: The database cannot be written.
         """
         await self._write(items, changes)
 
     async def begin_calls(self, calls: Iterable[InvocationCanister]) -> None:
-        """Commit that these calls begin, before their tools start. Raises as `append`."""
+        """Commit the start of these calls, before their tools start. Raises as `append`."""
         calls = tuple(calls)
         self.running.update({each.identifier: each.name for each in calls})
         await self._write((), {}, begins=calls)
 
     async def end_call(self, result: ResultCanister, **changes: Unpack[Changes]) -> None:
-        """Commit a call's result and that it is over, in one transaction. Raises as `append`."""
-        # A write that nobody waits for any more is made all the same.
+        """Commit a call's result and its end in one transaction. Raises as `append`."""
+        # The write is made even if its caller was cancelled.
         self.running.pop(result.invocation_id, None)
         await self._write((result,), changes, ends=result.invocation_id)
 
@@ -127,9 +127,9 @@ class Claim:
         reason: str = "",
         delay: float | None = None,
     ) -> None:
-        """End the segment: the job waits until all approvals and questions were answered, or `delay` seconds have passed.
+        """End the segment. The job waits until all approvals and questions are answered, or for `delay` seconds.
 
-        A call that was asked about before is asked about again, and its earlier answer is forgotten. Raises as `append`.
+        An approval replaces an earlier one for the same call, and its answer. Raises as `append`.
         """
         changes = {"state": "waiting", "waits_for": waits_for, "reason": reason}
         await self._write((), changes, asks=approvals, delay=delay)
@@ -147,9 +147,9 @@ class Claim:
         error: str = "",
         **changes: Unpack[Changes],
     ) -> None:
-        """End the job, with a state of END_STATES. Raises as `append`."""
+        """End the job with one of the `END_STATES`. Raises as `append`."""
         if state not in END_STATES:
-            raise ValueError(f"{state} is no end")
+            raise ValueError(f"{state} is not an end state")
         ended = {"state": state, "reason": reason, "output": output, "error": error, "completed_at": self._clock()}
         await self._write((), {**changes, **ended})
 
@@ -163,7 +163,7 @@ class Claim:
         asks: Iterable[Approval] = (),
         delay: float | None = None,
     ) -> None:
-        """Put a write into the next batch, and wait until it is committed. A write that changes the state is the last."""
+        """Add a write to the next batch, and wait until it is committed. No write may follow a change of the state."""
         if self._failure is not None:
             raise self._failure
         if self._next.state != "running":
@@ -205,7 +205,7 @@ class Claim:
                 self._failure = error
                 for write in [*batch, *self._waiting]:
                     write.written.set_exception(error)
-                    write.written.exception()  # whoever was cancelled does not look at it
+                    write.written.exception()  # retrieved here, because a cancelled caller never retrieves it
                 self._waiting = []
                 return
             failures = 0 if any(write.comes_further for write in batch) else self._stored.failures

@@ -1,7 +1,7 @@
 """Submit jobs of agents and find them again.
 
-On SQLite the process that submits a job also runs it, so that nothing else has to be started; other workers on the same
-file may run it as well. On PostgreSQL workers run it, on this host or on others.
+On SQLite the process that submits a job also runs the job, so you need no other process. Other workers on the same file
+may also run the job. On PostgreSQL, workers run it, on this host or on others.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from callboard.loop import Limits
 
 
 class JobClient:
-    """The jobs of a database. It is entered as an asynchronous context manager, and closes what it opened.
+    """The jobs of a database, as an asynchronous context manager.
 
     Args:
         url: The database; see `Database.open`.
-        embedded: Whether the jobs of an agent run in this process, from the first of them on. By default they do beside
-            SQLite.
-        streams: What the jobs that run in this process say just now.
+        embedded: True if this process runs the jobs of an agent from the first submitted job on. The default is True
+            for SQLite.
+        streams: Live events of the jobs that run in this process.
     """
 
     def __init__(self, url: str = "", *, embedded: bool | None = None, streams: JobStreams | None = None) -> None:
@@ -70,20 +70,20 @@ class JobClient:
         """Queue a run of an agent.
 
         Args:
-            agent: The reference of the agent, as `module:attribute` or `path.py:attribute`. A process that runs its jobs
-                imports it.
-            prompt: A text, a content or several, or a UserCanister.
-            history: The conversation that goes on.
-            auxdata: What tools find in their Context beside the agent's own; it has to be JSON.
-            limits: In the place of the agent's own.
-            description: What lists show; by default the prompt.
-            directory: The directory that the job belongs to, for lists; by default the current directory.
-            partition: Of jobs with the same one, one runs at a time.
-            priority: The lowest comes first.
+            agent: The reference of the agent, as `module:attribute` or `path.py:attribute`. A process that runs jobs of
+                the agent imports this reference.
+            prompt: A text, one or more contents, or a UserCanister.
+            history: The conversation to continue.
+            auxdata: JSON values for the tools' Context, added to the agent's auxdata.
+            limits: Limits that replace the agent's limits.
+            description: Text for lists. The default is the prompt.
+            directory: The job's directory, for lists. The default is the current directory.
+            partition: Name of a group of jobs. One job of a partition runs at a time.
+            priority: The job with the lowest number runs first.
 
         Raises:
-            CallerError: The agent cannot be imported, there is nothing to ask, or an argument is no JSON.
-            DatabaseUnavailable: It could not be queued.
+            CallerError: The agent cannot be imported, the prompt is empty, or an argument is not JSON.
+            DatabaseUnavailable: The job could not be queued.
         """
         question = prompt if isinstance(prompt, UserCanister) else UserCanister(contents(prompt))
         if not question.content:
@@ -112,12 +112,12 @@ class JobClient:
         return JobHandle(self.store, job.id, self.streams, served)
 
     async def get(self, identifier: str, agent: str = "") -> JobHandle:
-        """Find a job again by its id, or the beginning of it.
+        """Find a job by its id, or by the beginning of its id.
 
         Args:
-            identifier: The job.
-            agent: The reference of its agent, if this process is to run the job: nothing is imported because a row of the
-                database says so.
+            identifier: The id.
+            agent: The reference of the job's agent, if this process should run the job. A reference in the database is
+                never imported.
 
         Raises:
             CallerError: There is no such job, or the agent cannot be imported.
@@ -127,7 +127,7 @@ class JobClient:
         return JobHandle(self.store, job.id, self.streams, served)
 
     async def _serve(self, reference: str) -> Agent[Any] | None:
-        """Let a worker of this process run the jobs of an agent, and return the agent; None if others run them."""
+        """Start a worker for the jobs of an agent, and return the agent. Return None if others run the jobs."""
         if not (self._database.is_sqlite if self._embedded is None else self._embedded):
             return None
         async with self._starting:
@@ -145,7 +145,7 @@ _clients: WeakKeyDictionary[asyncio.AbstractEventLoop, tuple[asyncio.Task[None],
 
 
 async def default_client() -> JobClient:
-    """The client of the running event loop, which `asyncio.run` closes at its end."""
+    """Return the client of the running event loop. `asyncio.run` closes the client when it ends."""
     loop = asyncio.get_running_loop()
     if loop not in _clients or _clients[loop][0].done():
         opened: asyncio.Future[JobClient] = loop.create_future()
@@ -158,17 +158,17 @@ async def _keep_open(opened: asyncio.Future[JobClient]) -> None:
         async with JobClient() as client:
             opened.set_result(client)
             await asyncio.Event().wait()
-    except Exception as error:  # whoever waits for the client is told
+    except Exception as error:  # the caller that waits for the client raises it
         if opened.done():
             raise
         opened.set_exception(error)
 
 
 async def submit(agent: str, prompt: UserCanister | ContentLike, **options: Any) -> JobHandle:
-    """Queue a run of an agent; options as of `JobClient.submit`."""
+    """Queue a run of an agent, with the options of `JobClient.submit`."""
     return await (await default_client()).submit(agent, prompt, **options)
 
 
 async def get(identifier: str, agent: str = "") -> JobHandle:
-    """Find a job again; parameters as of `JobClient.get`."""
+    """Find a job, with the parameters of `JobClient.get`."""
     return await (await default_client()).get(identifier, agent)

@@ -1,9 +1,9 @@
 """The kinds build, debug, review and triage: jobs of the coding agents, which need the files of one host.
 
-The model and the settings are read anew in each segment, so that a job goes on with what is right now; what they decided
-for the whole job is in its memory. A call that wants approval waits for an answer.
+Each segment reads the model and the settings again, so a job continues with the present settings. Decisions for the
+whole job are in its memory. A call that needs approval waits for an answer.
 
-Law: one process at a time works in a job's tree, also where another still lives that the job was taken from.
+Law: one process at a time works in a job's tree, even if a process that lost the job still runs.
 """
 
 from __future__ import annotations
@@ -60,9 +60,9 @@ from callboard.tools import Rule
 
 KINDS: Final[tuple[str, ...]] = tuple([each for each in get_args(JobType) if each != "chat"])
 MAX_CHANGE: Final = 4000
-"""Maximum characters of the change in the result of an interrupted call."""
+"""Maximum characters of the diff in the result of an interrupted call."""
 PATIENCE: Final = 30.0
-"""Seconds that a process which lost the job has to leave its tree."""
+"""Seconds that a process has to leave the tree of a job that it lost."""
 _LOOK_SECONDS: Final = 0.2
 
 OpenModel = Callable[[Settings], PlannedModel]
@@ -75,7 +75,7 @@ def host_queue() -> str:
 
 
 def coding_kinds(store: DurableStore, open_model: OpenModel, folders: Path | None = None) -> list[JobKind]:
-    """Return the four kinds; parameters as of `CodingKind`."""
+    """Return the four kinds, with the parameters of `CodingKind`."""
     return [CodingKind(name, store, open_model, folders) for name in KINDS]
 
 
@@ -107,7 +107,7 @@ async def describe_request(request: JobRequest, model: str, *, priority: int = 0
 
 
 async def settle_cancelled(job: DurableJob, folders: Path | None = None) -> None:
-    """Put the changes of a job that was cancelled while no process ran it onto its branch, and remove its tree.
+    """Commit the changes of a cancelled job to its branch, and remove its tree, if no process ran the job then.
 
     Raises CallerError.
     """
@@ -122,9 +122,9 @@ async def settle_cancelled(job: DurableJob, folders: Path | None = None) -> None
 
 
 async def undo_job(identifier: str, tree: Mapping[str, Any], folders: JobFolders) -> str:
-    """Undo what a job did that has ended. Return a sentence about what was done.
+    """Undo the changes of a job that has ended. Return a sentence about what was done.
 
-    Raises CallerError if a process works in its folder, or if it cannot be undone.
+    Raises CallerError if a process works in the job's folder, or if the job cannot be undone.
     """
     with folders.running(identifier):
         return await undo_tree(tree, folders.folder(identifier))
@@ -136,11 +136,11 @@ class CodingKind(JobKind):
     Args:
         name: The kind.
         store: The store of its jobs.
-        open_model: Opens the model of a job; it is called in a thread.
-        folders: The folder of their trees, by default beside those of direct runs.
-        request: The request of a job that a person runs in this process; by default it is read from the job.
-        approver: Asks that person; by default a call that wants approval waits for an answer.
-        show: Gets each step as it happens.
+        open_model: Opens the model of a job. Called in a thread.
+        folders: The folder of the trees. The default is next to the trees of direct runs.
+        request: The request of a job that a user runs in this process. By default it is read from the job.
+        approver: Asks that user. By default a call that needs approval waits for an answer.
+        show: Receives each step.
     """
 
     def __init__(
@@ -179,15 +179,15 @@ class CodingKind(JobKind):
                 await model.aclose()
 
     async def describe_interruption(self, segment: JobSegment, call: CallIntent) -> str:
-        """Return what the job has changed so far, and what the interrupted command printed."""
+        """Return the job's changes so far, and the output of the interrupted command."""
         async with self._enter(segment) as (folder, _):
             change = await describe_change(Path(segment.job.directory), folder, MAX_CHANGE)
             return describe_traces(change, read_end(folder / COMMAND_OUTPUT, MAX_PRINTED))
 
     async def _read_items(self, segment: JobSegment, folder: Path) -> list[Item]:
-        """Return the entries that the job goes on from: none if it starts from its beginning.
+        """Return the entries that the job continues from. There are none if it starts from the beginning.
 
-        A fork gets its tree first. Raises CallerError.
+        Create the tree of a fork first. Raises CallerError.
         """
         job = segment.job
         entries = await self._store.read_entries(job.id)
@@ -197,7 +197,7 @@ class CodingKind(JobKind):
         return items if TreeRecord.load(folder) is not None else []
 
     async def _begin_fork(self, segment: JobSegment, folder: Path, items: list[Item]) -> None:
-        """Give a fork the tree and the notes of the other job after the round."""
+        """Copy the tree and the notes of the other job after the round to a fork."""
         job = segment.job
         source = self._jobs.folder(job.parent.partition("@")[0])
         snapshot = _find_snapshot(items, job.parent)
@@ -256,7 +256,7 @@ class CodingKind(JobKind):
         return Failed(job.reason, job.error, encode_output(job.output))
 
     def _read_request(self, job: Job) -> JobRequest:
-        """Return the request, with the settings as they are now. Raises CallerError."""
+        """Return the request, with the present settings. Raises CallerError."""
         directory = Path(job.directory)
         if not directory.is_dir():
             raise CallerError("the directory of the job is gone", path=job.directory)
@@ -274,9 +274,9 @@ class CodingKind(JobKind):
 
     @asynccontextmanager
     async def _enter(self, segment: JobSegment) -> AsyncIterator[tuple[Path, list[Item]]]:
-        """Hold the lock of the job's folder, and return the folder and the entries that the job goes on from.
+        """Hold the lock of the job's folder, and return the folder and the entries that the job continues from.
 
-        A process that lost the job may need a moment to leave it.
+        Wait for the lock, because a process that lost the job needs a moment to leave the folder.
         """
         job = segment.job
         if self._request is None:
@@ -296,11 +296,11 @@ class CodingKind(JobKind):
 
 
 class DurableApprover:
-    """Gives the answers that people gave, and defers the other calls. What was allowed for good stays allowed."""
+    """Returns the users' answers, and defers calls without an answer. Calls that are always allowed stay allowed."""
 
     def __init__(self, record: CodingRecord, file: Path, project: Path) -> None:
         self.reasons: dict[str, str] = {}
-        """The reasons why the waiting calls are asked about."""
+        """Reasons why the waiting calls need approval, by their identifiers."""
         self._record = record
         self._saved = SavedApprovals(project, file)
 
@@ -320,10 +320,10 @@ class DurableApprover:
 
 
 def _find_snapshot(items: Sequence[Item], path: str) -> TreeSnapshot:
-    """Return the files and notes after the last of the entries. Raises CallerError if they were not kept."""
-    # A call behind the snapshot may have changed files since.
+    """Return the files and notes after the last of the entries. Raises CallerError if there is no snapshot of them."""
+    # A call after the snapshot may have changed files.
     kinds = (TreeSnapshot, ResultCanister, ResultReady)
     last = next((each for each in reversed(items) if isinstance(each, kinds)), None)
     if isinstance(last, TreeSnapshot) and last.tree:
         return last
-    raise CallerError("the files were not kept behind that round", path=path, hint="fork an earlier round")
+    raise CallerError("the files after that round were not saved", path=path, hint="fork an earlier round")

@@ -1,9 +1,9 @@
-"""The record of a coding job in the store of durable jobs: its steps are entries, what else is known is its memory.
+"""The record of a coding job in the store of durable jobs. Its steps are entries; all other facts are in its memory.
 
-A step is held back until something that follows from it is written: the reply's canisters, a call's result, the end of a
-phase. So a round costs one transaction, and the pieces of a reply, which its canisters say again, cost none.
+Steps are collected until a later result is written: the reply's canisters, a call's result, or the end of a phase. So a
+round costs one transaction. The pieces of a reply cost none, because its canisters repeat them.
 
-Laws: a step is written before what came behind it; once a write was refused, nothing more is written.
+Laws: steps are written in their order. After a refused write, nothing more is written.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ MAX_REPLY: Final = 32 * 1024 * 1024
 """Maximum characters of one reply."""
 _OUTPUT: Final = "output.json"
 _RUN: Final = "run:"
-"""Prefix of the names under which the memory keeps the progress of runs."""
+"""Prefix of the memory's keys for the progress of runs."""
 _OF_RUN: Final = (
     *(
         core.ReplyStarted,
@@ -63,8 +63,8 @@ class CodingRecord:
         segment: The segment.
         folder: The folder for the job's files.
         items: The entries that the job has.
-        is_direct: True if a person runs the job in this process. It fails if its model cannot be asked now, and other jobs
-            do not wait for it.
+        is_direct: True if a user runs the job in this process. The job fails if its model is not available, and it does
+            not give way to other jobs.
     """
 
     def __init__(self, segment: JobSegment, folder: Path, items: Sequence[Item], *, is_direct: bool = False) -> None:
@@ -75,17 +75,17 @@ class CodingRecord:
         self._task = asyncio.current_task()
         self._is_left = False
         self.failure: CallboardError | None = None
-        """The failure of the model's provider that the job waits for to pass."""
+        """Failure of the model's provider. The job waits until the provider is available again."""
         self._rounds = 0
         self._in_run = False
         self._length = 0
-        """Characters of the reply that comes."""
+        """Characters of the present reply."""
         self._answered = {each.call_id for each in segment.claim.answers}
         self._steps: list[Step] = []
         self._notes: dict[str, Any] = {}
-        """Changes of the memory that are not written yet."""
+        """Unwritten changes of the memory."""
         self._fields: dict[str, Any] = {}
-        """Changes of other fields of the row that are not written yet."""
+        """Unwritten changes of other fields of the row."""
         self._phase = segment.job.phase
         self._calls: int | None = None
         self.journal = CodingJournal(self, segment, _RUN)
@@ -144,7 +144,7 @@ class CodingRecord:
             raise CallerError(f"the model's reply has more than {MAX_REPLY:,} characters", path=self._job.id)
         if isinstance(step, core.RunEnded):
             self._in_run = False
-        # The store has written what a person answered while the job waited.
+        # The store has written the answers from the time when the job waited.
         is_recorded = isinstance(step, core.ApprovalAnswered) and step.invocation.identifier in self._answered
         if not (is_recorded or (self._in_run and isinstance(step, _OF_RUN))):
             self._steps.append(step)
@@ -169,24 +169,24 @@ class CodingRecord:
             await self.save()
 
     def take_steps(self) -> list[Step]:
-        """Return the steps that are not written yet, for the caller to write."""
+        """Return and forget the unwritten steps. The caller writes them."""
         steps, self._steps = self._steps, []
         return steps
 
     def _take_changes(self) -> Any:
-        """Return what is not written yet of the job. The progress of runs that are over is forgotten."""
+        """Return the unwritten changes of the job. Drop the progress of ended runs from the memory."""
         notes, self._notes = self._notes, {}
         fields, self._fields = self._fields, {}
         memory = self._segment.job.memory
         if (run := self.journal.name) != _RUN:
             memory = {name: value for name, value in memory.items() if name == run or not name.startswith(_RUN)}
-        # The journals do not count the calls by which code blocks were applied.
+        # The journals do not count the calls that applied code blocks.
         calls = {} if self._calls is None or self.is_left else {"calls": self._calls}
         return {"phase": self._phase, "memory": {**memory, **notes}, **calls, **fields}
 
 
 class CodingJournal(JobJournal):
-    """The journal of one run, which writes the steps before it too."""
+    """The journal of one run. It also writes the record's steps."""
 
     def __init__(
         self, record: CodingRecord, segment: JobSegment, name: str, *, start: core.RunProgress | None = None
@@ -194,7 +194,7 @@ class CodingJournal(JobJournal):
         super().__init__(segment, name, start=start)
         self._record = record
         self._saved: set[int] = set()
-        """The `id` of canisters that are written."""
+        """The `id` of each written canister."""
         self._results: set[str] = set()
         """Calls whose results are written."""
 
@@ -208,7 +208,7 @@ class CodingJournal(JobJournal):
         self._results.add(result.invocation_id)
 
     def find_unsaved(self, canisters: Sequence[core.Canister]) -> list[core.Canister]:
-        """Return the canisters of a run that are not written, because the run was stopped."""
+        """Return the unwritten canisters of a stopped run."""
         return [
             each
             for each in canisters
@@ -218,18 +218,18 @@ class CodingJournal(JobJournal):
 
 
 def encode_output(output: JobOutput) -> dict[str, Any]:
-    """Return the output as the row of a job has it; every kind has `text`."""
+    """Return the output for the row of a job. Every kind has `text`."""
     fields: dict[str, Any] = msgspec.json.decode(encode_json(output))
     return {"text": output.summary, **fields}
 
 
 def write_output(folder: Path, output: JobOutput) -> None:
-    """Keep the output of a job that has not ended in its folder."""
+    """Write the output of a job that has not ended to its folder."""
     write_private(folder / _OUTPUT, encode_json(output))
 
 
 def read_job(job: DurableJob, folder: Path, *, is_new: bool) -> Job:
-    """Return the job as its runner knows it; a new job has nothing of the job that it was made of."""
+    """Return the job for its runner. A new fork starts without the tree and memory of its parent."""
     output = folder / _OUTPUT
     names = ("id", "description", "directory", "model", "input", "phase", "rounds", "calls", "usage", "cost")
     return Job(

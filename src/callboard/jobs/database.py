@@ -1,9 +1,9 @@
-"""The database of durable jobs: one SQLAlchemy engine, and transactions in threads that outlive a lost connection.
+"""The database of durable jobs: one SQLAlchemy engine, and transactions that run in threads.
 
-Laws: a database of SQLite is readable by its owner alone from its first byte on; a transaction that was lost with its
-connection is run again for at most 60 seconds in all; what a user reads of a failure is one sentence without a password.
+Laws: only its owner can ever read an SQLite file. A transaction whose connection was lost is retried for at most 60
+seconds. An error message is one sentence and has no password.
 
-SQLite's transactions begin with the first write, unless they are begun here.
+SQLite starts a transaction at the first write. So `Database` sends an explicit BEGIN.
 """
 
 from __future__ import annotations
@@ -31,23 +31,23 @@ __all__ = ["VARIABLE", "Database", "DatabaseUnavailable", "Work"]
 
 T = TypeVar("T")
 Work = Callable[[Connection], T]
-"""The work of one transaction. It may run again after it was committed, so doing it twice must be as once."""
+"""The work of one transaction. It must be idempotent, because it may run again after a commit."""
 
 PATIENCE: Final = 60.0
-"""Seconds for which a transaction is tried again while the database cannot be reached."""
+"""Seconds for which a transaction is retried while the database cannot be reached."""
 CONNECT_TIMEOUT: Final = 10
 BUSY_TIMEOUT: Final = 30_000
 """Milliseconds that SQLite waits for the transaction of another process."""
 SYNCHRONOUS: Final = "FULL"
-"""What was committed is on the disk: after a loss of power no call that had its result runs again."""
+"""SQLite's `synchronous`. FULL keeps commits after a power failure, so a call with a result never runs again."""
 JOURNAL_SIZE: Final = 4 * 1024 * 1024
-"""Bytes of the write-ahead log that stay when its content has gone into the database."""
+"""Maximum bytes of the write-ahead log after a checkpoint."""
 OPENING_PATIENCE: Final = 5.0
-"""Seconds for which the opening of a file is tried again: while another process turns a new file to write-ahead logging,
-SQLite refuses at once, whatever its busy timeout.
+"""Seconds for which opening a file is retried. While another process turns on write-ahead logging in a new file, SQLite
+refuses at once and ignores its busy timeout.
 """
 PAUSES: Final = (0.02, 0.1, 0.5, 1.0)
-"""Seconds before the next attempt; the last counts for all that follow."""
+"""Seconds before each attempt. The last value repeats."""
 THREADS: Final = 4
 STILL_SECONDS: Final = 8
 """Seconds without a statement after which PostgreSQL ends a transaction."""
@@ -68,9 +68,9 @@ _SQLITE: Final[Mapping[int, tuple[str, str]]] = {
     11: ("the file is damaged", f"put a backup in its place, {_ANOTHER}"),
     13: _FULL,
     14: ("the file cannot be opened", f"look at its folder and the rights there, {_ANOTHER}"),
-    26: ("the file is no database of SQLite", HINT),
+    26: ("the file is not an SQLite database", HINT),
 }
-"""By SQLite's primary result codes."""
+"""Messages and hints, by SQLite's primary result codes."""
 
 _POSTGRESQL: Final[Mapping[str, tuple[str, str]]] = {
     "08": _UNREACHABLE,
@@ -82,7 +82,7 @@ _POSTGRESQL: Final[Mapping[str, tuple[str, str]]] = {
     "53300": ("it has too many connections", "raise its max_connections, or start fewer workers"),
     "57P": _UNREACHABLE,
 }
-"""By the beginnings of PostgreSQL's SQLSTATEs."""
+"""Messages and hints, by prefixes of PostgreSQL's SQLSTATEs."""
 
 _DAMAGED: Final = frozenset({11, 26})
 _TRANSIENT_SQLITE: Final = frozenset({5, 6})
@@ -92,7 +92,7 @@ _DRIVERS: Final = {"sqlite": "sqlite", "postgresql": "postgresql+psycopg", "post
 
 
 class Database:
-    """The database; `open` makes one, and `close` or its context manager closes it. `place` is its name for users."""
+    """A database, as a context manager that closes it. Use `open` to create one. `place` is its name in messages."""
 
     def __init__(self, engine: Engine, place: str) -> None:
         self.engine = engine
@@ -108,15 +108,15 @@ class Database:
 
     @classmethod
     def open(cls, url: str = "") -> Self:
-        """Open the database and make or migrate its tables; it blocks, mostly for some milliseconds.
+        """Open the database and create missing tables. This blocks, usually for some milliseconds.
 
         Args:
             url: `sqlite:///FILE` or `postgresql://...`; by default CALLBOARD_DATABASE_URL, else SQLite in the user's
                 state directory.
 
         Raises:
-            CallerError: The URL is none, the extra `jobs` is missing, or the database is newer or another program's.
-            DatabaseUnavailable: It cannot be reached or written.
+            CallerError: The URL is invalid, the extra `jobs` is missing, or another version or program made the file.
+            DatabaseUnavailable: The database cannot be reached or written.
         """
         require_extra("jobs")
         engine, place = _make_engine(url or database_url())
@@ -131,23 +131,23 @@ class Database:
         return database
 
     def close(self) -> None:
-        """Wait for transactions that have begun, give up those that are tried again, and close all connections."""
+        """Wait for running transactions, stop all retries, and close all connections."""
         self._closing.set()
         self._writers.shutdown(cancel_futures=True)
         self._readers.shutdown(cancel_futures=True)
         self.engine.dispose()
 
     def check_file(self) -> None:
-        """Raise `DatabaseUnavailable` if SQLite's file was deleted or replaced: a job in the open file would be lost."""
+        """Raise `DatabaseUnavailable` if SQLite's file was deleted or replaced, because its jobs would be lost."""
         if self.is_sqlite and find_identity(self.place) != self._identity:
             hint = "put it back, or start this process again"
             raise DatabaseUnavailable("the file was deleted or replaced while it was open", path=self.place, hint=hint)
 
     def check_health(self, *, forget: bool = False) -> None:
-        """Raise `DatabaseUnavailable` as `check_file` does, and if a statement found the file damaged.
+        """Raise `DatabaseUnavailable` if `check_file` does, or if a statement found the file damaged.
 
         Args:
-            forget: Forget what earlier statements found.
+            forget: True to ignore the damage that earlier statements found.
         """
         self.check_file()
         if forget:
@@ -165,17 +165,17 @@ class Database:
         self.close()
 
     async def run(self, work: Work[T]) -> T:
-        """Run one transaction that writes, in a thread. On SQLite it holds the write lock from its beginning.
+        """Run one transaction that writes, in a thread. On SQLite it takes the write lock at its start.
 
-        Where the connection is lost, `work` runs again, also where it was committed unnoticed.
+        If the connection is lost, `work` runs again, even if the first commit may have succeeded.
 
         Raises:
-            DatabaseUnavailable: The database could not be reached for 60 seconds, or refuses to be written.
+            DatabaseUnavailable: The database could not be reached for 60 seconds, or cannot be written.
         """
         return await asyncio.get_running_loop().run_in_executor(self._writers, self.run_blocking, work)
 
     async def read(self, work: Work[T]) -> T:
-        """Run one transaction that only reads, in a thread. On SQLite all of its statements see the same moment."""
+        """Run one transaction that only reads, in a thread. On SQLite all of its statements see the same data."""
         return await asyncio.get_running_loop().run_in_executor(self._readers, self.read_blocking, work)
 
     def run_blocking(self, work: Work[T], *, patience: float = PATIENCE) -> T:
@@ -197,7 +197,7 @@ class Database:
                         result = work(connection)
                         connection.commit()
                     except DBAPIError:
-                        # A commit that failed may have left the transaction open, which the pool would not see.
+                        # A failed commit may leave the transaction open, and the pool would not notice.
                         connection.invalidate()
                         raise
                     return result
@@ -211,7 +211,7 @@ class Database:
 def _make_engine(text: str) -> tuple[Engine, str]:
     try:
         url = make_url(text)
-    except (ArgumentError, ValueError):  # what it says has the password in it
+    except (ArgumentError, ValueError):  # its message contains the password
         raise CallerError("not a database's URL", path=VARIABLE, hint=HINT) from None
     driver = _DRIVERS.get(url.drivername)
     if driver is None or not url.database:
@@ -250,7 +250,7 @@ def _prepare_sqlite(connection: Any, _: Any) -> None:
 
 
 def is_transient(error: DBAPIError | PoolTimeout) -> bool:
-    """Whether the same transaction may succeed later: the connection was lost, or another one was in the way."""
+    """Return whether the transaction may succeed later: the connection was lost, or another transaction blocked it."""
     if isinstance(error, PoolTimeout) or error.connection_invalidated:
         return True
     code = _code(error.orig)
@@ -258,7 +258,7 @@ def is_transient(error: DBAPIError | PoolTimeout) -> bool:
 
 
 def find_damage(error: BaseException | None) -> str:
-    """Return what is wrong with a file that no later attempt can read, "" for other errors."""
+    """Return the message for a file that is damaged for good. Return "" for other errors."""
     code = _code(error)
     return _SQLITE[code][0] if isinstance(code, int) and code in _DAMAGED else ""
 
@@ -272,13 +272,13 @@ def explain_failure(error: DBAPIError | PoolTimeout, place: str) -> DatabaseUnav
     else:
         message, hint = next((_POSTGRESQL[begin] for begin in _POSTGRESQL if code.startswith(begin)), ("", ""))
     if not message:
-        # The first line is the database's own; the others may hold what a row holds.
+        # The first line is the database's message. The others may contain data of a row.
         message, hint = str(error.orig).strip().partition("\n")[0], HINT
     return DatabaseUnavailable(message, path=place, hint=hint)
 
 
 def _code(error: Any) -> int | str:
-    """SQLite's primary result code, or PostgreSQL's SQLSTATE; that of a connection that could not be made is 08000."""
+    """Return SQLite's primary result code or PostgreSQL's SQLSTATE, which is 08000 if the connection failed."""
     number = getattr(error, "sqlite_errorcode", None)
     if number is not None:
         return int(number) & 0xFF
@@ -289,7 +289,7 @@ def _code(error: Any) -> int | str:
 
 
 def _login_code(text: str) -> str:
-    """Psycopg does not give the SQLSTATE of a connection that the server refused; the server's words tell it."""
+    """Return the SQLSTATE of a refused connection from the server's message, because psycopg does not report it."""
     for words, code in (("authentication failed", "28P01"), ("does not exist", "3D000"), ("too many clients", "53300")):
         if words in text:
             return code

@@ -1,10 +1,10 @@
-"""The file of an SQLite database: who may read and write it, and on what file system it may be.
+"""The file of an SQLite database: its permissions and its file system.
 
-Laws: it is its owner's alone from its first byte on; it is not on a file system of the network, where SQLite's locks and
-its write-ahead log do not work between machines, and break the database.
+Laws: only its owner can ever read or write the file. The file is not on a network file system, because SQLite's locks
+and write-ahead log do not work between machines, and damage the database.
 
-The rows say what a worker does. So a user who can write the file, or put another file in its place, can decide what the
-worker of the file's owner runs.
+The rows decide what a worker does. So a user who can write or replace the file decides what the worker of the file's
+owner runs.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ NETWORK: Final = frozenset(
     {"afs", "beegfs", "ceph", "cifs", "fuse.ceph", "fuse.glusterfs", "fuse.sshfs", "glusterfs", "gpfs", "lustre"}
     | {"ncpfs", "nfs", "nfs4", "smb3", "smbfs"}
 )
-"""File systems of the network, as Linux names them."""
+"""Network file systems, by their names in Linux."""
 _OCTAL: Final = re.compile(r"\\([0-7]{3})")
 MOUNTS: Final = Path("/proc/self/mountinfo")
 _HEADER: Final = b"SQLite format 3\0"
@@ -32,7 +32,7 @@ _OWN_DIRECTORY: Final = "choose a directory that only you can write to"
 
 
 def prepare_file(path: Path, *, mounts: Path = MOUNTS) -> None:
-    """Create a database's file if there is none, and make sure that only its owner can read and write it.
+    """Create the file of a database if it is missing, and make sure that only its owner can read and write it.
 
     Raises:
         CallerError: The file is on a network file system, is a link, or another user owns it or may write to it.
@@ -49,7 +49,7 @@ def prepare_file(path: Path, *, mounts: Path = MOUNTS) -> None:
             )
         _check_directory(directory)
         if _is_private(path):
-            # To open and close the file would drop the locks that SQLite holds on it for this process.
+            # Do not open the file: closing it would drop the locks that SQLite holds on it for this process.
             _check_file(path.lstat(), path)
         else:
             _make_private(path)
@@ -58,7 +58,7 @@ def prepare_file(path: Path, *, mounts: Path = MOUNTS) -> None:
 
 
 def find_identity(path: str) -> tuple[int, int] | None:
-    """Return the device and the number of the file at a path, which a rename keeps and a replacement does not."""
+    """Return the device and inode of the file at a path. A rename keeps them; a replacement does not."""
     try:
         status = os.stat(path)  # noqa: PTH116  # before each transaction
     except OSError:
@@ -67,7 +67,7 @@ def find_identity(path: str) -> tuple[int, int] | None:
 
 
 def find_file_system(path: Path, mounts: Path = MOUNTS) -> str:
-    """Return the kind of file system that holds a path, "" if the system does not say."""
+    """Return the type of the file system of a path, "" if it is not known."""
     try:
         lines = mounts.read_text("utf-8", "replace").splitlines()
     except OSError:
@@ -76,7 +76,7 @@ def find_file_system(path: Path, mounts: Path = MOUNTS) -> str:
     for line in lines:
         fields = line.split()
         point = _OCTAL.sub(lambda match: chr(int(match[1], 8)), fields[4])
-        if path.is_relative_to(point) and len(point) >= longest:  # of two at one place the later lies above
+        if path.is_relative_to(point) and len(point) >= longest:  # a later mount hides an earlier one
             longest, kind = len(point), fields[fields.index("-") + 1]
     return kind
 
@@ -99,7 +99,7 @@ def _make_private(path: Path) -> None:
         status = os.fstat(file)
         _check_file(status, path)
         if status.st_size and os.pread(file, len(_HEADER), 0) != _HEADER:
-            raise DatabaseUnavailable("the file is no database of SQLite", path=str(path), hint=HINT)
+            raise DatabaseUnavailable("the file is not an SQLite database", path=str(path), hint=HINT)
         os.fchmod(file, stat.S_IMODE(status.st_mode) & 0o700)
     finally:
         os.close(file)
@@ -115,7 +115,7 @@ def _check_directory(directory: Path) -> None:
 
 def _check_file(status: os.stat_result, path: Path) -> None:
     if not stat.S_ISREG(status.st_mode):
-        raise CallerError("it is no file", path=str(path), hint=HINT)
+        raise CallerError("it is not a regular file", path=str(path), hint=HINT)
     if status.st_uid != os.geteuid():
         raise CallerError("another user owns it", path=str(path), hint="start the worker as that user")
     if status.st_size and _others_write(status):
@@ -124,6 +124,6 @@ def _check_file(status: os.stat_result, path: Path) -> None:
 
 
 def _others_write(status: os.stat_result) -> bool:
-    """Return whether a user besides the owner and root may write. A group that has no other member does not count."""
+    """Return whether a user besides the owner and root may write. Ignore a group without other members."""
     by_group = status.st_mode & stat.S_IWGRP and not is_private_group(status.st_gid)
     return bool(status.st_mode & stat.S_IWOTH or by_group)

@@ -1,10 +1,10 @@
 """Run a job on this host: in the process that submits it, or in a detached `callboard worker --until-idle`.
 
-A job of this process has a queue of its own, so no other worker takes it. A cancellation of the caller cancels the job.
-If the process dies, the job is interrupted, and another process may resume it.
+A direct job has a queue of its own, so no other worker takes it. A cancellation of the caller cancels the job. If the
+process dies, the job is interrupted, and another process may resume it.
 
-Law: a job that is queued while a detached worker ends gets another one. The worker holds a lock of a file until its
-process has ended, so whoever queued a job waits until the job was claimed or the lock is free.
+Law: a job that is queued while a detached worker ends gets another worker. A detached worker locks a file until its
+process has ended. After you queue a job, `start_worker` waits until the job is claimed or the lock is free.
 """
 
 from __future__ import annotations
@@ -42,21 +42,21 @@ from callboard.jobs.tables import clock, segments
 from callboard.jobs.worker import EmbeddedWorker, Worker
 
 IDLE_SECONDS: Final = 60
-"""Seconds that the worker waits for another job."""
+"""Seconds that a detached worker waits for another job."""
 _ENDING_SECONDS: Final = 2.0
 
 
 def start_worker(database: Database, queue: str, *, name: str = "coding", directory: str = "/") -> Path | None:
-    """Start a process that runs the jobs of a queue and ends when it is idle, unless one of its name runs.
+    """Start a process that runs the jobs of a queue and ends when idle, unless a worker of the same name runs.
 
     Args:
-        database: The jobs'. One that other machines share has workers of its own.
+        database: The database of the jobs. For PostgreSQL no worker is started.
         queue: The queue that the worker serves.
         name: The name of the worker, for its files.
-        directory: The directory that it works in. None of its files may replace a module.
+        directory: The working directory. No Python module is imported from it.
 
     Returns:
-        The file that the worker writes to, None if none was started.
+        The log file of the worker, None if no worker was started.
 
     Raises:
         CallerError: The directory is gone.
@@ -91,7 +91,7 @@ def start_worker(database: Database, queue: str, *, name: str = "coding", direct
 
 
 def _take_lock(lock: int, database: Database, queue: str) -> bool:
-    """Lock the file of the worker. Return whether nobody has the lock and a job waits for a worker."""
+    """Lock the file of the worker. Return False if another worker keeps the lock or has claimed the job."""
     its = segments.c
     due = its.executor.is_(None) & (its.due_at <= clock(database.engine.dialect.name))
     query = select(its.job).where(its.queue == queue, due).limit(1)
@@ -118,24 +118,24 @@ def make_queue() -> str:
 
 
 async def submit_direct(store: DurableStore, request: JobRequest, model: str) -> DurableJob:
-    """Add the job of a request that this process is about to run. Raises CallerError, DatabaseUnavailable."""
+    """Queue the job of a request for this process. Raises CallerError, DatabaseUnavailable."""
     template = await describe_request(request, model)
     return await store.create(**structs.asdict(structs.replace(template, queue=make_queue(), partition="")))
 
 
 async def resume_direct(store: DurableStore, job: DurableJob) -> DurableJob:
-    """Resume a direct job in this process. Raises CallerError if it completed, or if another process runs it."""
+    """Resume a direct job in this process. Raises CallerError if it completed or another process runs it."""
     await store.end_abandoned(job.id)
     return await store.resume(job.id, is_direct=True)
 
 
 async def run_direct(store: DurableStore, job: DurableJob, kind: JobKind) -> DurableJob:
-    """Run a job that is queued for this process, and return it as it ended.
+    """Run a job that is queued for this process, and return the ended job.
 
-    A cancellation cancels the job, and is raised when the job has ended.
+    A cancellation cancels the job, and is raised after the job has ended.
 
     Raises:
-        CallerError: The kind could not begin the job, which is removed.
+        CallerError: The kind could not start the job. The job is removed.
         DatabaseUnavailable: The database cannot be written.
     """
     async with serve_direct(store, job, kind) as handle:
@@ -149,7 +149,7 @@ async def run_direct(store: DurableStore, job: DurableJob, kind: JobKind) -> Dur
 
 @asynccontextmanager
 async def serve_direct(store: DurableStore, job: DurableJob, kind: JobKind) -> AsyncIterator[DirectHandle]:
-    """Run a job of a queue of this process, in a task of its own. Raises DatabaseUnavailable."""
+    """Run a job of this process's queue in a task. Raises DatabaseUnavailable."""
     handle = DirectHandle(store, job.id, kind)
     engine = EmbeddedEngine(store.database)
     queues = {job.queue: QueueSettings()}
@@ -161,7 +161,7 @@ async def serve_direct(store: DurableStore, job: DurableJob, kind: JobKind) -> A
 class DirectHandle(JobHandle):
     """A job that a worker of this process runs.
 
-    The worker waits until the database can be written again. The person who waits for the result reads the failure.
+    If the database cannot be written, the worker waits, but `read` raises the failure.
     """
 
     worker: EmbeddedWorker
@@ -184,7 +184,7 @@ class DirectHandle(JobHandle):
             self._is_running = False
 
     async def read(self) -> DurableJob:
-        """Return the job as it is now. Raises DatabaseUnavailable if the job cannot continue."""
+        """Return the present job. Raises DatabaseUnavailable if the job cannot continue."""
         if self._failure is not None:
             raise self._failure
         job = await super().read()

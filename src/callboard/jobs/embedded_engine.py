@@ -1,10 +1,10 @@
-"""The embedded engine: workers claim due segments from one table beside the entries.
+"""The embedded engine: workers claim due segments from a table of the jobs' database.
 
-A worker claims due segments under an id of its own, until a time of the database's clock that it moves on while it lives
-(`lease`). A segment whose time has passed is due again.
+A worker claims due segments under its own id for a limited time, which it renews while it lives (`lease`). After that
+time the segment is due again.
 
-On PostgreSQL one worker claims at a time, since a partition and a limit count what all of them claim. A claim takes about
-three milliseconds and gives a worker as much as it has room for.
+On PostgreSQL one worker claims at a time, because partitions and limits count the claims of all workers. A claim takes
+about three milliseconds, and takes as many segments as the worker has room for.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from callboard.jobs.engine import DatabaseEngine, RunSegment, is_segment
 from callboard.jobs.tables import insert_once, lock_claims, queue_limits, segments
 
 _MINUTE: Final = 60_000
-"""In milliseconds, as all times of the table are."""
+"""A minute in milliseconds, the unit of all times in the table."""
 
 _log = logging.getLogger("callboard.jobs")
 
@@ -40,7 +40,7 @@ class EmbeddedEngine(DatabaseEngine):
     def __init__(self, database: Database) -> None:
         super().__init__(database)
         self._running: dict[tuple[str, int], str] = {}
-        """The queues of the segments that run here."""
+        """Queues of the segments that run here, by job and segment."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._taking: asyncio.Task[None] | None = None
         due, busy = segments.c, segments.alias().c
@@ -72,8 +72,8 @@ class EmbeddedEngine(DatabaseEngine):
         self._is_closed = True
         if self._taking is not None:
             self._bell.set()
-            await asyncio.wait([self._taking])  # the end of a loop has cancelled it, too
-            await asyncio.sleep(0)  # the segments that it claimed last begin
+            await asyncio.wait([self._taking])  # the end of the loop may have cancelled it
+            await asyncio.sleep(0)  # start the segments that it claimed last
 
     async def _take_always(self) -> None:
         while not self._is_closed:
@@ -92,7 +92,7 @@ class EmbeddedEngine(DatabaseEngine):
                 await self._bell.wait()
 
     def _count_room(self) -> dict[str, int]:
-        """How many more segments of each queue may run here."""
+        """Return how many more segments of each queue may run here."""
         room, counts = self._places - len(self._running), Counter(self._running.values())
         limits = {name: (each.concurrency or self._places) - counts[name] for name, each in self._queues.items()}
         return {name: min(room, limit) for name, limit in limits.items() if min(room, limit) > 0}
@@ -103,9 +103,9 @@ class EmbeddedEngine(DatabaseEngine):
     def _take(
         self, room: Mapping[str, int], running: Collection[tuple[str, int]], connection: Connection
     ) -> list[tuple[str, int, str]]:
-        """Claim as many due segments as there is room for. Return all that this process has claimed and does not run.
+        """Claim as many due segments as there is room for. Return all claimed segments that do not run yet.
 
-        So a claim whose commit went unnoticed is not lost when this is done again.
+        So a retry also returns the claims of a commit whose acknowledgement was lost.
         """
         lock_claims(connection)
         starts = self._read_starts(connection, room)
@@ -165,7 +165,7 @@ class EmbeddedEngine(DatabaseEngine):
         self._bell.set()
 
     async def _run(self, job: str, segment: int) -> None:
-        """Run a claimed segment, then remove its row. If the process cancels the task, the row stays."""
+        """Run a claimed segment, then delete its row. If the task is cancelled, the row stays."""
         mine = (*is_segment(job, segment), segments.c.executor == self.executor)
         later = sa.update(segments).where(*mine)
         later = later.values(executor=None, lease_until=None, due_at=self._now + int(engine.PAUSE_SECONDS * 1000))
@@ -175,7 +175,7 @@ class EmbeddedEngine(DatabaseEngine):
         except LeftToOthers as error:
             _log.info("%s", error)
             statement = later
-        except Exception as error:  # noqa: BLE001  # a segment that could not write why it ended has not ended
+        except Exception as error:  # noqa: BLE001  # if the outcome could not be written, the segment has not ended
             _log.warning("segment %d of job %s begins again later: %s: %s", segment, job, type(error).__name__, error)
             statement = later
         while True:

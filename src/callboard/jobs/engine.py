@@ -1,8 +1,8 @@
 """The engine of durable jobs: it decides which worker runs which segment, and when.
 
-The row of a due segment is the truth for every engine. A segment is queued by a row of `segments`, in the transaction
-that makes it due. The executor that has the lease of the row runs the segment, and the row goes when the segment has
-ended. The times of the rows are those of the database's clock.
+Every engine relies on the row of a due segment in `segments`, which is written in the transaction that makes the
+segment due. The executor that has the row's lease runs the segment. The row is deleted when the segment has ended. The
+times in the rows come from the database's clock.
 """
 
 from __future__ import annotations
@@ -25,24 +25,23 @@ from callboard.jobs.tables import clock, insert_once, jobs, segments
 RunSegment = Callable[[str, int], Coroutine[Any, Any, None]]
 """Runs the segment of a job, by its number, to its end."""
 PAUSE_SECONDS: Final = 5.0
-"""Seconds before another attempt at a segment that raised, or that this worker cannot run."""
+"""Seconds before a segment is tried again after it raised, or if this worker cannot run it."""
 SOON_SECONDS: Final = 3600
-"""Seconds ahead for which a worker that ends when it is idle waits: nobody else might be there."""
+"""A worker that ends when it is idle waits for segments that are due within so many seconds: no other may be there."""
 
 
 class Engine(Protocol):
     """Queues segments, and runs the segments of some queues in this process.
 
-    Laws: a segment that is queued twice runs once, and never in two processes at a time. A segment that raises is handed
-    back to its queue. One job of a partition runs at a time, and no more segments of a queue start a minute than its
-    limit says, in all workers together.
+    Laws: a segment that is queued twice runs once, and never in two processes at a time. A segment that raises returns
+    to its queue. One job of a partition runs at a time. A queue's limit of starts per minute applies to all workers.
     """
 
     executor: str
-    """The id under which this process claims; "" if it does not serve."""
+    """Id of this process for claims, "" if it does not serve."""
 
     def enqueue(self, connection: Connection, job: DurableJob, delay: float = 0) -> None:
-        """Queue the present segment of the job in the transaction of this connection, to begin after `delay` seconds."""
+        """Queue the present segment of a job in the transaction of the connection, to start after `delay` seconds."""
 
     async def serve(
         self,
@@ -52,33 +51,33 @@ class Engine(Protocol):
         concurrency: int,
         on_loss: Callable[[str], None] | None = None,
     ) -> None:
-        """Begin to run the segments of some queues, as tasks of this loop.
+        """Start to run the segments of some queues, as tasks of this loop.
 
         Args:
-            run_segment: Runs a segment. An exception hands the segment back.
-            queues: The queues, and what holds for each of them.
-            concurrency: How many segments this process runs at once.
-            on_loss: Called in a thread, with the reason, if the lease was lost. By default the process ends there.
+            run_segment: Runs a segment. An exception returns the segment to its queue.
+            queues: The queues and their settings.
+            concurrency: Maximum segments that this process runs at once.
+            on_loss: Called in a thread, with the reason, if the lease is lost. By default the process ends.
 
         Raises:
-            CallboardError: The engine cannot begin.
+            CallboardError: The engine cannot start.
         """
 
     def wake(self) -> None:
-        """Look for due segments now, because something was written. Any thread may call it."""
+        """Check for due segments now, because something was written. Thread-safe."""
 
     async def stop_taking(self) -> None:
-        """Begin no more segments. Running segments continue."""
+        """Start no more segments. Running segments continue."""
 
     async def hand_back(self) -> None:
-        """Stop serving: what was claimed is due again at once. If the database is away, it is when the lease ends."""
+        """Stop, and make claimed segments due at once. If the database is away, they are due when the lease ends."""
 
     async def is_idle(self) -> bool:
-        """Return whether no segment of the served queues runs, or waits for a time that is near."""
+        """Return whether no segment of the served queues runs or is due soon."""
 
 
 class DatabaseEngine(Engine):
-    """The part that engines of one database share: they enqueue the same rows, and serve under a lease."""
+    """The common part of engines: they write the same rows, and serve under a lease."""
 
     _running: Collection[tuple[str, int]]
 
@@ -125,7 +124,7 @@ class DatabaseEngine(Engine):
 
     def _free_segments(self, connection: Connection) -> None:
         mine = segments.c.executor == self.executor
-        # The next runner counts a failure, and a worker that stops in good order is not one.
+        # The next runner counts a failure, but a worker that stops in good order has not failed.
         stopped = jobs.c.id.in_(sa.select(segments.c.job).where(mine)) & (jobs.c.state == "running")
         connection.execute(sa.update(jobs).where(stopped).values(failures=jobs.c.failures - 1))
         connection.execute(sa.update(segments).where(mine).values(executor=None, lease_until=None))
@@ -141,7 +140,7 @@ def enqueue(connection: Connection, job: DurableJob, delay: float = 0) -> None:
 
 
 def announce(connection: Connection) -> None:
-    """Tell the workers of other processes to look for due segments. SQLite's look at a counter of writes."""
+    """Notify the workers of other processes about due segments. With SQLite they watch a counter of writes."""
     if connection.dialect.name == "postgresql":
         connection.execute(sa.text(f"NOTIFY {CHANNEL}"))
 

@@ -2,8 +2,8 @@
 
 An entry is the line that `agent/conversation.py` writes for a canister, or a step as JSON.
 
-Laws: the results of a turn are read in the order of its calls, whatever order they ended in; a line in another format
-is refused, and nothing but JSON is ever decoded.
+Laws: the results of a turn are read in the order of its calls, not in the order in which the calls ended. A line in
+another format is refused. Only JSON is decoded.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ Item: TypeAlias = Canister | Step
 
 
 class ReplyTook(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a reply took. It stands in the entry of the reply's last canister, whose own time is the reply's end."""
+    """Start, tokens and cost of a reply. It is part of the reply's last entry, whose timestamp is the reply's end."""
 
     began_at: datetime
     usage: dict[str, int] = {}
     cost: float | None = None
-    """US dollars, None if it is not known."""
+    """Cost in US dollars, None if it is not known."""
 
 
 class MeasuredReply(NamedTuple):
-    """The last canister of a reply, to be written with what the reply took."""
+    """The last canister of a reply, with the reply's measurements."""
 
     canister: Canister
     took: ReplyTook
@@ -43,7 +43,7 @@ _CANISTER: Final = '{"role":'
 _canisters: msgspec.json.Decoder[Any] = msgspec.json.Decoder(Canister)
 _TOOK: Final = '"took":'
 _MAX_TOOK: Final = 500
-"""Characters at the end of an entry that say what it took, at most."""
+"""Maximum characters of the measurements at the end of an entry."""
 
 
 class _Measured(msgspec.Struct):
@@ -55,7 +55,7 @@ _steps: msgspec.json.Decoder[Any] = msgspec.json.Decoder(Step)
 
 
 class JobEntry(NamedTuple):
-    """One entry: its number from 1, the round it belongs to (0 before the first), and its line."""
+    """One entry: its number from 1, its round (0 before the first round), and its line."""
 
     number: int
     round: int
@@ -63,12 +63,12 @@ class JobEntry(NamedTuple):
 
     @property
     def took(self) -> ReplyTook | None:
-        """What the reply took that ends with this entry, where that was measured."""
+        """Measurements of the reply that ends with this entry, None if there are none."""
         return _measured.decode(self.line).took if _TOOK in self.line[-_MAX_TOOK:] else None
 
     @property
     def item(self) -> Item:
-        """The canister or step. Raises CallerError for a line that is none."""
+        """The canister or step. Raises CallerError if the line is not an entry."""
         return decode_entry(self.line, path=f"entry {self.number}")
 
 
@@ -79,7 +79,7 @@ def encode_entry(item: Item | MeasuredReply) -> str:
 
 
 def decode_entry(line: str, *, path: str = "") -> Item:
-    """The canister or step of a line. Raises CallerError that names `path` where it is none."""
+    """Return the canister or step of a line. Raises CallerError with `path` if the line is not an entry."""
     decoder = _canisters if line.startswith(_CANISTER) else _steps
     try:
         item: Item = decoder.decode(line)
@@ -89,7 +89,7 @@ def decode_entry(line: str, *, path: str = "") -> Item:
 
 
 def read_conversation(items: Iterable[Item]) -> list[Canister]:
-    """The conversation as it goes on: without what was rolled back, and each turn's results in the order of its calls."""
+    """Return the conversation without rolled-back canisters, and with each turn's results in the order of its calls."""
     canisters: list[Canister] = []
     for item in items:
         if isinstance(item, RolledBack):
@@ -100,7 +100,7 @@ def read_conversation(items: Iterable[Item]) -> list[Canister]:
 
 
 def order_results(canisters: Iterable[Canister]) -> list[Canister]:
-    """Return the canisters, with neighbouring results in the order of the calls before them."""
+    """Return the canisters, with consecutive results in the order of their calls."""
     places: dict[str, int] = {}
     ordered: list[Canister] = []
     for are_results, group in groupby(canisters, lambda each: isinstance(each, ResultCanister)):

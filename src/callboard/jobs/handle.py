@@ -1,6 +1,6 @@
-"""A job in the hand of whoever submitted it, or found it again: wait for it, follow it, answer it, cancel it.
+"""Handles of jobs: wait for a job, follow it, answer it, cancel it.
 
-Nothing here runs the job. The handle reads the store, whoever writes it, and is told what this process runs itself.
+A handle does not run its job. It reads the store, and receives live events of jobs that run in this process.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from callboard.jobs.store import DurableStore
 from callboard.jobs.streams import REPLY_PIECES, JobStreams
 
 LOOK_SECONDS: Final = 0.25
-"""Seconds between two looks at a job that another process runs."""
+"""Seconds between checks of a job that another process runs."""
 AT_ONCE: Final = 200
-"""Entries that are read at once: a long job does not hold the event loop, and is not in memory as a whole."""
+"""Maximum entries of one read, so that a long job does not block the event loop or fill the memory."""
 
 
 class JobEvent(NamedTuple):
-    """An entry with its number and its round; or a piece of the reply that is under way, with number 0."""
+    """An entry with its number and its round, or a piece of the present reply with number 0."""
 
     number: int
     item: Item | Event
@@ -35,7 +35,7 @@ class JobEvent(NamedTuple):
 
 
 class JobLook(NamedTuple):
-    """News of a job, and its row. `is_whole` is True if all entries of the row have come."""
+    """New events of a job, and its row. `is_whole` is True if all entries of the row were yielded."""
 
     job: JobSummary
     events: Sequence[JobEvent]
@@ -43,7 +43,7 @@ class JobLook(NamedTuple):
 
 
 class JobResult(msgspec.Struct, frozen=True):
-    """How a job ended. `text` is that of its last reply; `why` says what the job fell short of."""
+    """The result of a job. `text` is the text of its last reply. `why` is the reason for an incomplete job."""
 
     state: str
     text: str
@@ -55,7 +55,7 @@ class JobResult(msgspec.Struct, frozen=True):
 
     @property
     def output(self) -> Any:
-        """The text of a completed job; a value if its agent is known and has an output type.
+        """The text of a completed job, or a value if its agent is known and has an output type.
 
         Raises NoOutput if the job did not complete.
         """
@@ -65,7 +65,7 @@ class JobResult(msgspec.Struct, frozen=True):
 
 
 class JobHandle:
-    """One job; `id` finds it again, from any process that has the same database."""
+    """One job. Any process with the same database can find it by its `id`."""
 
     def __init__(
         self, store: DurableStore, identifier: str, streams: JobStreams, agent: Agent[Any] | None = None
@@ -83,7 +83,7 @@ class JobHandle:
         return await self._store.get(self.id)
 
     async def result(self) -> JobResult:
-        """Wait until the job has ended, however long it waits for somebody. Use `asyncio.timeout` to wait no longer."""
+        """Wait until the job has ended, even if it waits for a person. Use `asyncio.timeout` to limit the wait."""
         with self._streams.subscribe(self.id, pieces=False) as news:
             while not (job := await self.read()).has_ended:
                 await news.next(LOOK_SECONDS)
@@ -101,7 +101,7 @@ class JobHandle:
     async def events(self, after: int = 0) -> AsyncGenerator[JobEvent]:
         """Yield the entries after number `after` as they are committed, until the job has ended.
 
-        If this process runs the job, the pieces of a reply come before its entries.
+        If this process runs the job, yield the pieces of a reply before its entries.
         """
         async with aclosing(follow_events(self._store, self._streams, self.id, after)) as looks:
             async for look in looks:
@@ -111,7 +111,7 @@ class JobHandle:
                     return
 
     async def approvals(self) -> Sequence[Approval]:
-        """Return what the job waits for somebody to answer."""
+        """Return the open approvals and questions of the job."""
         return [each for each in await self._store.read_approvals(self.id) if not each.verdict]
 
     async def answer(
@@ -121,18 +121,18 @@ class JobHandle:
 
         Args:
             call_id: The call.
-            verdict: A question is answered by "allow" and a text.
-            digest: The digest of the approval that you read, so that an answer to something else is refused.
+            verdict: "allow" or "deny". To answer a question, use "allow" and a text.
+            digest: The digest of the approval that you reviewed. If the call has changed since, the answer is refused.
             by: Name of the person who answers. The default is the user of this process.
             options: `reason`, `text` and `edited`, as of `DurableStore.answer`.
 
         Raises:
-            CallerError: The answer cannot be taken; the message says why.
+            CallerError: The answer cannot be accepted. The message has the reason.
         """
         await self._store.answer(self.id, call_id, verdict, digest=digest, by=by or find_user_name(), **options)
 
     async def cancel(self, reason: str = "cancelled") -> None:
-        """End the job, its model call and its commands, wherever they run. A job that has ended stays as it is."""
+        """End the job, its model call and its commands, on any host. Do nothing if the job has ended."""
         await self._store.request_cancel(self.id, reason)
 
 
@@ -141,7 +141,7 @@ async def follow_events(
 ) -> AsyncGenerator[JobLook]:
     """Yield the entries of a job after number `after` as they are committed, and the pieces before them.
 
-    It looks at least every quarter of a second, and yields also if nothing is new, until the reader leaves.
+    Check at least every quarter of a second. Yield also if nothing is new, and until the caller stops.
     """
     with streams.subscribe(identifier) as news:
         number: int | None = None
@@ -160,7 +160,7 @@ async def follow_events(
                 continue
             number = None
             while isinstance(piece := await news.next(LOOK_SECONDS), Event):
-                # What a reply says belongs to the round that its entries will begin.
+                # The pieces of a reply belong to the round that its entries will start.
                 yield JobLook(job, [JobEvent(0, piece, rounds + isinstance(piece, REPLY_PIECES))])
             if piece is not None and piece > after:
                 number = piece

@@ -1,9 +1,9 @@
-"""A durable job: a run that survives its process, as one row of a database; and the kinds of jobs.
+"""A durable job, which is one row of a database and survives its process; and the kinds of jobs.
 
-The job's conversation is not in here: it is the job's entries (`entries.py`), which only ever grow. The row says where
-the job is: its state, the segment that runs or will, and what its kind remembers from one segment to the next.
+The conversation is in the job's entries (`entries.py`), which are never changed. The row has the job's state, its
+present segment, and the notes that its kind keeps between segments.
 
-A kind is found by the name in the job's row, so a worker runs only the kinds that it was started with.
+The row names the job's kind. A worker runs only the kinds that it was started with.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ if TYPE_CHECKING:
     from callboard.jobs.segment import JobSegment
 
 DurableState: TypeAlias = Literal["pending", "running", "waiting", "completed", "failed", "cancelled", "interrupted"]
-"""Pending jobs wait for a worker, waiting ones for a person or the time; interrupted ones may be resumed."""
+"""A pending job waits for a worker, a waiting job for a person or a time. An interrupted job may be resumed."""
 WaitsFor: TypeAlias = Literal["", "approval", "question", "rate_limit"]
 
 END_STATES: Final[frozenset[DurableState]] = frozenset({"completed", "failed", "cancelled", "interrupted"})
 TITLE: Final = 120
-"""Characters of a job's title."""
+"""Maximum characters of a job's title."""
 QUEUE: Final = "callboard"
 """The queue of jobs that any host may run."""
 DIRECT: Final = "direct-"
-"""How the queue of a job begins that its command runs; behind a colon is the queue of workers of its host."""
+"""Prefix of the queue of a job that a command runs. After a colon comes the queue of its host's workers."""
 CHAT: Final = "chat"
 TRACE: Final = "traceparent"
 """The key of the job's trace in its input."""
@@ -45,30 +45,30 @@ def new_identifier(now: datetime, token: Callable[[], str] = lambda: secrets.tok
 
 
 def find_worker_queue(queue: str) -> str:
-    """Return the queue in which a job goes on without its command."""
+    """Return the queue in which a job continues without its command."""
     return queue.partition(":")[2] if queue.startswith(DIRECT) else queue
 
 
 def agent_queue(reference: str) -> str:
-    """Return the queue of an agent's jobs: only workers that know the agent take them."""
+    """Return the queue of an agent's jobs. Only workers that know the agent serve it."""
     return f"{QUEUE}-agent:{reference}"
 
 
 def normalize_reference(reference: str) -> str:
-    """Return the reference of an agent with an absolute path, so that it does not depend on the current directory."""
+    """Return the reference of an agent with an absolute path, independent of the current directory."""
     place, colon, attribute = reference.rpartition(":")
     return f"{Path(place).resolve()}:{attribute}" if colon and place.endswith(".py") else reference
 
 
 class JobSummary(msgspec.Struct, frozen=True, kw_only=True):
-    """What a list of jobs shows. Times are in UTC."""
+    """The fields of a job in a list. Times are in UTC."""
 
     id: str
-    """Sorts by the time at which the job was made."""
+    """Id that sorts by the time of creation."""
     kind: str
     state: DurableState = "pending"
     reason: str = ""
-    """Why it is in its state."""
+    """Reason for the state."""
     waits_for: WaitsFor = ""
     title: str = ""
     directory: str = ""
@@ -77,25 +77,25 @@ class JobSummary(msgspec.Struct, frozen=True, kw_only=True):
     phase: str = ""
     queue: str = QUEUE
     partition: str = ""
-    """One job of a partition, such as a repository, runs at a time; "" is none."""
+    """Group of jobs, such as a repository, of which one runs at a time. "" for none."""
     priority: int = 0
-    """The lowest comes first."""
+    """Priority; the lowest number runs first."""
     segment: int = 1
-    """The number of the segment that is queued or runs, or was the last."""
+    """Number of the present or last segment."""
     attempts: int = 0
-    """Number of times that a segment of the job was begun."""
+    """Number of claims of the job's segments."""
     executor: str = ""
-    """The executor that claimed it last."""
+    """Id of the executor that claimed the job last."""
     cancel_requested: bool = False
     parent: str = ""
-    """`JOB@ROUND` that it was forked from."""
+    """Origin of a fork, as `JOB@ROUND`."""
     schedule: str = ""
     rounds: int = 0
     calls: int = 0
     usage: dict[str, int] = {}
     cost: float | None = None
     entries: int = 0
-    """Number of entries; they are numbered from 1."""
+    """Number of entries, which are numbered from 1."""
     created_at: datetime
     started_at: datetime | None = None
     completed_at: datetime | None = None
@@ -106,7 +106,7 @@ class JobSummary(msgspec.Struct, frozen=True, kw_only=True):
         return self.state in END_STATES
 
     def as_json(self) -> dict[str, Any]:
-        """The job as programs read it: without its memory, which may have another form in the next release."""
+        """Return the job as JSON, without its memory, whose format may change in any release."""
         fields: dict[str, Any] = msgspec.json.decode(encode_json(self))
         fields.pop("memory", None)
         return fields
@@ -117,9 +117,9 @@ class DurableJob(JobSummary, frozen=True, kw_only=True):
 
     description: str = ""
     input: dict[str, Any] = {}
-    """What it was asked with."""
+    """Input of the job; each kind has its own format."""
     memory: dict[str, Any] = {}
-    """The notes of its kind, written in the same transaction as entries."""
+    """Notes of the kind, written in the same transaction as entries."""
     output: dict[str, Any] | None = None
 
 
@@ -137,7 +137,7 @@ class JobTemplate(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     priority: int = 0
 
     def make_job(self, identifier: str, now: datetime, **fields: Any) -> DurableJob:
-        """Return a new pending job with these other fields."""
+        """Return a new pending job with additional `fields`."""
         title = make_title(self.description)
         return DurableJob(**structs.asdict(self), id=identifier, title=title, created_at=now, updated_at=now, **fields)
 
@@ -147,7 +147,7 @@ def make_title(description: str) -> str:
 
 
 class Changes(TypedDict, total=False):
-    """What the runner of a job may change beside adding entries."""
+    """The fields of a job that its runner may change."""
 
     title: str
     description: str
@@ -161,30 +161,30 @@ class Changes(TypedDict, total=False):
 
 
 class CallIntent(msgspec.Struct, frozen=True):
-    """A call that was begun and has no result yet. It was committed before its tool started."""
+    """A call that has started and has no result yet. It is committed before its tool starts."""
 
     call_id: str
     name: str
     begun_at: datetime
     segment: int
     entries: int
-    """Number of entries that the job had then."""
+    """Number of the job's entries at that time."""
 
 
 class Approval(msgspec.Struct, frozen=True, kw_only=True):
-    """A call that a person is asked about, or a question of the model, and what was answered."""
+    """A call that needs approval, or a question of the model, and the answer."""
 
     call_id: str
     name: str
     arguments: dict[str, Any] | None = None
     why: str = ""
-    """The reason, or the question."""
+    """Reason for the approval, or the question."""
     digest: str = ""
-    """Digest of what will run; an answer to something else is refused. "" is not compared."""
+    """Digest of the call. An answer with another digest is refused. "" is not compared."""
     is_question: bool = False
     asked_at: datetime | None = None
     verdict: Literal["", "allow", "deny"] = ""
-    """"" while it is open. A question is answered by "allow" with a `text`, a denial has a `reason`."""
+    """Answer, "" if it is open. An answered question has "allow" and a `text`; a denial has a `reason`."""
     reason: str = ""
     text: str = ""
     edited: dict[str, Any] | None = None
@@ -193,13 +193,13 @@ class Approval(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Completed(msgspec.Struct, frozen=True):
-    """The job has done what it was asked for."""
+    """The job has done its task."""
 
     output: dict[str, Any]
 
 
 class Failed(msgspec.Struct, frozen=True):
-    """The job has ended without that. `reason` says what it fell short of, `error` what went wrong."""
+    """The job has ended without doing its task. `reason` is its shortfall, `error` the text of an error."""
 
     reason: str
     error: str = ""
@@ -207,7 +207,7 @@ class Failed(msgspec.Struct, frozen=True):
 
 
 class Waits(msgspec.Struct, frozen=True, kw_only=True):
-    """The job goes on when all `approvals` were answered, or, with a `delay`, when so many seconds have passed."""
+    """The job continues when all `approvals` are answered, or after `delay` seconds."""
 
     approvals: tuple[Approval, ...] = ()
     waits_for: WaitsFor = "approval"
@@ -216,7 +216,7 @@ class Waits(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class GoesOn(msgspec.Struct, frozen=True):
-    """The job has more to do, in a next segment."""
+    """The job continues in the next segment."""
 
 
 Outcome: TypeAlias = Completed | Failed | Waits | GoesOn
@@ -228,23 +228,23 @@ class JobKind(ABC):
     name: str
 
     def find_obstacle(self, _job: DurableJob, /) -> str:
-        """Return why this process cannot run a job of the kind, and what to start that can; "" if it can.
+        """Return why this process cannot run a job, and what to start instead. Return "" if it can run the job.
 
-        The job is left to another process then, and its row says why.
+        Another process may then run the job. Its row has the reason.
         """
         return ""
 
     def find_model(self, _job: DurableJob, /) -> str:
-        """Return the name of the model of a job whose row does not have it, "" if it is not known."""
+        """Return the name of the job's model if its row does not have it, "" if it is not known."""
         return ""
 
     @abstractmethod
     async def run(self, segment: JobSegment) -> Outcome:
-        """Go on with the job from its conversation and memory. A CallboardError fails it, and its text is the error.
+        """Continue the job from its conversation and memory. A CallboardError fails the job, with the error's text.
 
-        It is cancelled if the job is, and if the process ends. Then another process goes on with the same segment.
+        It is cancelled if the job is cancelled or the process ends. After the latter, another process runs the segment.
         """
 
     async def describe_interruption(self, _segment: JobSegment, _call: CallIntent, /) -> str:
-        """Return what can be seen of a call whose outcome is unknown, for the model to read; "" if nothing can."""
+        """Return the visible effects of a call with an unknown outcome, as text for the model, "" if there are none."""
         return ""

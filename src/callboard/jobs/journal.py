@@ -1,8 +1,8 @@
-"""The journal of a run within a job: what the run writes down goes through the job's claim.
+"""The journal of a run within a job. It writes through the job's claim.
 
-A job may have several runs, one after another, as a coding job has one for each phase. Each journal has a name, under
-which the job's memory keeps the progress of its run; the job's rounds, calls, tokens and cost are the sums over all of
-them. What a run needs to go on is in the same transaction as the entries that it follows from.
+A job may have several runs, one after another. A coding job has one run for each phase. Each journal has a name, under
+which the job's memory keeps the run's progress. The job's rounds, calls, tokens and cost are sums over all runs. The
+progress is written in the same transaction as its entries.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _DIGITS: Final = 16
 
 
 class _Notes(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What the memory of a job keeps of a run; `before` is what earlier runs of the job used."""
+    """Notes about a run in the memory of its job. `before` is the usage of the job's earlier runs."""
 
     job: str
     segment: int
@@ -37,8 +37,8 @@ class _Notes(msgspec.Struct, frozen=True, omit_defaults=True):
 class JobJournal:
     """A Journal over the claim of a segment.
 
-    `progress` is that of an interrupted run, None for a new run. `is_reopened` is True if the run had ended, and somebody
-    resumed its job since. `start` is the progress of a run that goes on without saved progress.
+    `progress` is the progress of an interrupted run, None for a new run. `is_reopened` is True if the run had ended and
+    its job was resumed. `start` is the progress to use if none is saved.
     """
 
     def __init__(self, segment: JobSegment, name: str = "run", *, start: core.RunProgress | None = None) -> None:
@@ -47,7 +47,7 @@ class JobJournal:
         self.name = name
         self._counts = segment.call_counts
         self._saving: asyncio.Task[None] | None = None
-        """Commits the reply whose calls begin."""
+        """Task that commits the reply whose calls start."""
         notes = _read_notes(job.memory.get(name), job.id)
         self.progress: core.RunProgress | None = notes.progress if notes else start
         self.is_reopened = False
@@ -57,21 +57,21 @@ class JobJournal:
                 notes.progress, state="", output="", why="", is_last=False, shortfall="", refused=0, empty=0, thoughts=0
             )
         self._measured = self.progress or core.RunProgress()
-        """The progress up to which replies are measured."""
+        """Progress at the last measured reply."""
         self._at = segment.clock()
-        """When the last thing was written."""
+        """Time of the last write."""
         self._charged = self._measured.cost
-        """The part of the run's cost that the budgets have."""
+        """Cost of the run that is added to the budgets."""
         self._before = notes.before if notes else _subtract(job.rounds, job.calls, job.usage, job.cost, start)
 
     def call_key(self, invocation: core.InvocationCanister) -> str:
-        """`JOB:CALL`. Where models give an identifier twice, a number tells the calls apart."""
+        """Return `JOB:CALL`, with a number if the model has used the identifier before."""
         count = self._counts[invocation.identifier]
         again = f"#{count}" if count > 1 else ""
         return f"{self._segment.job.id}:{invocation.identifier}{again}"
 
     async def save(self, items: Sequence[Item], progress: core.RunProgress, *, begins: bool = False) -> None:
-        """Commit new entries and the progress; if `begins`, together with the calls that begin."""
+        """Commit new entries and the progress. If `begins`, do not wait; `begin_call` does."""
         self._counts.update([each.identifier for each in items if isinstance(each, core.InvocationCanister)])
         await self._charge(progress)
         written = self._segment.claim.append(self._measure_reply(items, progress), **self._changes(progress))
@@ -84,7 +84,7 @@ class JobJournal:
         self._saving.add_done_callback(lambda saving: saving.cancelled() or saving.exception())
 
     async def begin_call(self, invocation: core.InvocationCanister, idempotent: bool) -> None:
-        """Commit that the call begins, unless it may as well run twice."""
+        """Commit the start of a call that is not idempotent, and wait for its reply's commit."""
         if not idempotent:
             await self._segment.commit(self._segment.claim.begin_calls([invocation]))
         if self._saving is not None:
@@ -95,9 +95,9 @@ class JobJournal:
         await self._segment.commit(self._segment.claim.end_call(result))
 
     def answers(self, waiting: Iterable[core.InvocationCanister]) -> tuple[dict[str, core.Answer], dict[str, Any]]:
-        """Return the answers to calls that wait: approvals, and results of questions, by identifiers.
+        """Return the answers to waiting calls: approvals, and results of questions, by identifiers.
 
-        An answer about an earlier call of the same identifier does not count.
+        An answer to an earlier call with the same identifier does not count.
         """
         digests = {each.identifier: self.digest(each) for each in waiting}
         approvals: dict[str, core.Answer] = {}
@@ -113,7 +113,7 @@ class JobJournal:
         return approvals, results
 
     def ask(self, pending: Iterable[core.InvocationCanister], reasons: Mapping[str, str]) -> tuple[Approval, ...]:
-        """Return what people are asked: whether calls with a reason may run, and the results of the others."""
+        """Return the approvals to ask for: whether calls with a reason may run, and the results of the others."""
         return tuple(
             [
                 Approval(
@@ -129,14 +129,14 @@ class JobJournal:
         )
 
     def digest(self, invocation: core.InvocationCanister) -> str:
-        """Return the digest of a call, its place in the job, and where it will run."""
+        """Return the digest of a call, its position in the job, and the directory of the job."""
         job = self._segment.job
         what = [job.id, job.directory, self._counts[invocation.identifier], invocation.identifier, invocation.name]
         text = msgspec.json.encode([*what, invocation.arguments, invocation.raw], order="sorted")
         return hashlib.sha256(text).hexdigest()[:_DIGITS]
 
     async def _charge(self, progress: core.RunProgress) -> None:
-        """Add what is new of the cost. It comes before the commit: a reply that is lost then was paid all the same."""
+        """Add the new cost to the budgets. Do this before the commit: a lost reply was paid, too."""
         spent, self._charged = progress.cost - self._charged, progress.cost
         for budget in self._segment.budgets:
             if progress.rounds and not progress.is_priced:
@@ -146,7 +146,7 @@ class JobJournal:
                 await budget.add(spent)
 
     def _measure_reply(self, items: Sequence[Item], progress: core.RunProgress) -> list[Item | MeasuredReply]:
-        """Return the items, the last of a new reply with what the reply took since the last write."""
+        """Return the items, with the measurements of a new reply since the last write in its last item."""
         measured: list[Item | MeasuredReply] = [*items]
         before, began_at, self._at = self._measured, self._at, self._segment.clock()
         last = items[-1] if items else None
@@ -172,7 +172,7 @@ class JobJournal:
 
 
 def _read_notes(notes: Any, identifier: str) -> _Notes | None:
-    """Return the notes of a run of this job, not those of the job that it was forked from."""
+    """Return the notes of a run of this job. Ignore the notes of the job that it was forked from."""
     if notes is None:
         return None
     read = msgspec.convert(notes, _Notes)

@@ -1,9 +1,9 @@
-"""The lease of a process: it renews its claims in a thread, and ends itself if it cannot.
+"""The lease of a process: a thread renews the process's claims, and ends the process if it cannot.
 
-A segment is claimed until a time of the database's clock. The thread moves that time on every few seconds. Once it has
-passed, another worker may claim the segment. So a process that lost the database ends itself: what it does could be done
-a second time. A process that stood still, such as one that loaded a model for longer than the lease, ends itself if another
-worker has one of its segments. Until the process knows, the fence of a job keeps it from writing.
+A claim of a segment ends at a time of the database's clock. The thread extends it every few seconds. After that time,
+another worker may claim the segment. So a process that lost the database ends, because its work could be done twice. A
+process may also freeze, for example while it loads a model. It ends if another worker has one of its segments. Until
+the process knows, the fence of a job prevents its writes.
 
 The same thread listens for writes of other processes, which may have queued a segment.
 """
@@ -26,13 +26,13 @@ from callboard.sandbox.process_tree import kill_descendants
 LEASE_SECONDS: Final = 8.0
 """Seconds after which the segments of a silent process are taken over."""
 CHANNEL: Final = "callboard_jobs"
-"""The channel on which PostgreSQL tells workers that something was queued."""
+"""PostgreSQL channel that notifies workers of queued segments."""
 EXIT_STATUS: Final = 75
-"""Exit status of a process that lost its lease: EX_TEMPFAIL, start it again."""
+"""Exit status of a process that lost its lease: EX_TEMPFAIL. Start the process again."""
 _WAIT_SECONDS: Final = 0.5
-"""Seconds that one wait for writes takes."""
+"""Maximum seconds of one wait for writes."""
 _LOOK_SECONDS: Final = 0.1
-"""Seconds between two looks at SQLite's counter of writes, which is in shared memory."""
+"""Seconds between reads of SQLite's counter of writes, which is in shared memory."""
 
 _SETTINGS: Final = {
     "connect_timeout": 4,
@@ -42,17 +42,17 @@ _SETTINGS: Final = {
     "tcp_user_timeout": 4000,
     "application_name": "callboard lease",
 }
-"""Settings with which a server that went silent is noticed within seconds."""
+"""Settings that detect a silent server within seconds."""
 
 
 class _Line(Protocol):
-    """A connection of the lease's own, so that no other work of the process delays it."""
+    """A separate connection for the lease, so that other work of the process cannot delay it."""
 
     def wait(self) -> bool:
-        """Wait for a moment. Returns whether something was written meanwhile."""
+        """Wait for a moment. Return whether something was written meanwhile."""
 
     def renew(self) -> int:
-        """Move the lease of all segments of the executor on. Return their number."""
+        """Extend the lease of all segments of the executor. Return their number."""
 
     def close(self) -> None: ...
 
@@ -61,11 +61,11 @@ class Lease:
     """The lease of one executor and the thread that renews it.
 
     Args:
-        database: The jobs'.
-        executor: The id under which this process claims.
-        on_write: Called in the thread when something was written, and once a second.
-        count_running: Returns how many segments run in this process.
-        on_loss: Called in the thread with the reason if the lease was lost. By default the process ends there.
+        database: The database of the jobs.
+        executor: Id of this process for claims.
+        on_write: Called in the thread after each write, and once a second.
+        count_running: Returns the number of segments that run in this process.
+        on_loss: Called in the thread, with the reason, if the lease is lost. By default the process ends.
     """
 
     def __init__(
@@ -86,7 +86,7 @@ class Lease:
         self._thread.start()
 
     def close(self) -> None:
-        """End the thread; the segments stay claimed until their time has passed, or they are handed back."""
+        """End the thread. The segments stay claimed until the lease ends or they are handed back."""
         self._closing.set()
         if threading.current_thread() is not self._thread:
             self._thread.join()
@@ -119,7 +119,7 @@ class Lease:
                 line = None
                 self._closing.wait(_WAIT_SECONDS)
                 continue
-            if wrote or now - looked >= 1:  # no write tells of a delay that has passed
+            if wrote or now - looked >= 1:  # a delay may have passed, without a write
                 looked = now
                 self._on_write()
         if line is not None:
@@ -127,7 +127,7 @@ class Lease:
                 line.close()
 
     def _is_still_ours(self, line: _Line, running: int) -> bool:
-        """Renew a lease that has passed. Return False if another process may have one of the segments that were running."""
+        """Renew an expired lease. Return False if another process may have one of the segments that were running."""
         with suppress(Exception):  # the database is away
             return line.renew() >= max(running, self._count_running())
         return False
@@ -183,7 +183,7 @@ class _SessionLine:
 
 
 def end_process(why: str) -> NoReturn:
-    """End without cleaning up, because others may have the jobs by now. End the processes of tools, too."""
+    """End this process and the tools' processes without cleanup, because others may have the jobs by now."""
     with suppress(OSError):
         os.write(sys.__stderr__.fileno() if sys.__stderr__ else 2, f"callboard: lost its lease: {why}\n".encode())
     with suppress(OSError):

@@ -1,11 +1,11 @@
-"""How many segments of a model's jobs start a minute, and what all jobs may cost in a day, in all workers together.
+"""Limits over all workers: starts per minute for each model, and a budget per day for all jobs.
 
-A row for each model says when its next segment may start. A segment that comes earlier takes the next free moment. A day
-begins at 00:00 UTC, and a row has the sum of what its replies cost. The sum is compared before a segment starts and before
-each round, so replies that are under way when the budget is reached go beyond it by what they cost themselves.
+Each model has a row with the time of its next start. A segment that comes earlier reserves the next free time. A day
+starts at 00:00 UTC, and has a row with the cost of its replies. The cost is checked before each segment and each round.
+So the replies that are running when the budget is reached can exceed it by their own cost.
 
-A job waits for its moment or for the next day as for its provider's rate limit, and holds no place in a worker meanwhile.
-A segment that has waited for its model starts, so each waits once.
+A job waits for a start or the next day as it waits for a rate limit: without a place in a worker. A segment waits for
+its model only once.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from callboard.jobs.tables import day_costs, insert_once, model_starts, to_micro
 from callboard.profiles import describe_day_spent, seconds_to_next_day
 
 _MINUTE: Final = 60_000_000
-"""In microseconds."""
+"""A minute in microseconds."""
 
 
 class JobLimits:
     """The limits of a database's jobs.
 
     Args:
-        database: The jobs.
-        starts: Segments that start a minute, by the names of models.
-        dollars: Budget of all jobs in a day; None is no budget.
-        clock: The time in UTC.
+        database: The database of the jobs.
+        starts: Maximum starts of segments per minute, by the names of models.
+        dollars: Daily budget of all jobs in US dollars, None for no limit.
+        clock: Returns the time in UTC.
     """
 
     setting = "jobs.budget_per_day"
@@ -52,7 +52,7 @@ class JobLimits:
         self._clock = clock
         self._day = ""
         self._sum = 0.0
-        """Sum of that day when it was last read."""
+        """Cost of `_day` in US dollars, as last read."""
 
     @property
     def is_spent(self) -> bool:
@@ -70,7 +70,7 @@ class JobLimits:
         self._sum, self._day = await self._database.run(add), day
 
     async def reserve(self, job: JobSummary, model: str) -> tuple[float, str]:
-        """Return how many seconds the present segment of the job must wait before it starts, and why."""
+        """Return how many seconds the job's present segment must wait, and why."""
         if self.dollars is not None:
             await self.add(0.0)
             if self.is_spent:

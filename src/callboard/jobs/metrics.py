@@ -1,4 +1,4 @@
-"""The figures of a worker and of a database of jobs, for Prometheus. It needs `prometheus_client`."""
+"""Prometheus metrics of a worker and of a database of jobs. This needs `prometheus_client`."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ _SECONDS: Final = (0.1, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600, 1800, 3600)
 
 
 class WorkerMetrics:
-    """What a worker counts. `add_segment` is what a `SegmentRunner` takes as `on_segment`.
+    """The metrics of a worker. Use `add_segment` as `on_segment` of a `SegmentRunner`.
 
     Args:
-        count_jobs: How many jobs of the database are in each state that is no end.
+        count_jobs: Returns the number of the database's jobs by state, without ended jobs.
     """
 
     def __init__(self, count_jobs: Callable[[], Mapping[str, int]]) -> None:
@@ -33,7 +33,7 @@ class WorkerMetrics:
         options: dict[str, Any] = {"registry": self.registry}
         self._segments = Counter(
             "callboard_job_segments",
-            "Segments of jobs by kind and by the state they left",
+            "Segments of jobs by kind and by the state after the segment",
             ["kind", "state"],
             **options,
         )
@@ -46,7 +46,7 @@ class WorkerMetrics:
         self._tools = tool_metrics()
 
     def add_segment(self, before: DurableJob, after: DurableJob, seconds: float) -> None:
-        """Count a segment that is over."""
+        """Count a finished segment."""
         self._segments.labels(before.kind, after.state).inc()
         self._seconds.labels(before.kind).observe(seconds)
         self._rounds.labels(before.kind).inc(max(0, after.rounds - before.rounds))
@@ -55,18 +55,18 @@ class WorkerMetrics:
             self._tokens.labels(before.kind, direction).inc(max(0, used))
 
     def render(self) -> bytes:
-        """The exposition format."""
+        """Return the metrics in the exposition format."""
         return render_metrics([self.registry, self._tools.registry])
 
 
 class JobStates(Collector):
-    """How many jobs wait, run, or wait for somebody: counted when it is asked for, over an index."""
+    """The number of jobs in each open state, counted on each scrape over an index."""
 
     def __init__(self, count_jobs: Callable[[], Mapping[str, int]]) -> None:
         self._count_jobs = count_jobs
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
-        """Without the figures while the database is away."""
+        """Yield the numbers, or none if the database cannot be reached."""
         family = GaugeMetricFamily("callboard_jobs", "Jobs of the database that have not ended", labels=["state"])
         try:
             for state, count in self._count_jobs().items():

@@ -1,13 +1,13 @@
-"""Tell the user's commands and webhooks that a job waits for a person, or has ended.
+"""Notify the user's commands and webhooks that a job waits for a person, or has ended.
 
-The row of a notification is written in the transaction of that change, so it is there exactly if the change is. Who tells
-it takes it for a while, and removes it when everybody was told.
+A notification is written in the same transaction as the change of the job. A worker claims the notification for a
+while, sends it to all places, and then deletes it.
 
 Laws:
-- Everybody is told at least once, and twice only if a process died while it told. A place that could not be reached is
-  tried again for three days.
-- A place that hangs holds neither a job nor the worker: each has `SECONDS`, and then its processes are killed.
-- No shell reads what is told, no secret of ours goes along, and no address is printed beyond its host.
+- Each place gets a notification at least once, and twice only if a process died while it sent. Failed notifications are
+  sent again for three days.
+- A place that hangs delays neither a job nor the worker. After `SECONDS`, its processes are killed.
+- No shell reads the text, the text has no secret, and messages show only the host of an address.
 """
 
 from __future__ import annotations
@@ -37,21 +37,21 @@ from callboard.programs import absolute_search_path
 from callboard.text.surrogates import encode_json
 
 SECONDS: Final = 10.0
-"""Time limit of a command or a webhook."""
+"""Time limit of a command or a webhook, in seconds."""
 POLL_SECONDS: Final = 1.0
 AT_ONCE: Final = 16
-"""Notifications that are told at once."""
+"""Maximum notifications that are sent at once."""
 LEASE: Final = timedelta(seconds=60)
-"""How long nobody else takes a notification that somebody tells."""
+"""Time for which a worker claims a notification."""
 PAUSES: Final = (10, 60, 600, 3600)
-"""Seconds until another attempt; the last counts for all that follow."""
+"""Seconds before each further attempt. The last value repeats."""
 LONGEST: Final = timedelta(days=3)
-"""Age from which a notification is dropped."""
+"""Age at which a notification is dropped."""
 ENVIRONMENT: Final = (
     *("PATH", "HOME", "USER", "LOGNAME", "LANG", "LC_ALL", "TZ"),
     *("DISPLAY", "WAYLAND_DISPLAY", "DBUS_SESSION_BUS_ADDRESS", "XDG_RUNTIME_DIR"),
 )
-"""The variables that a command gets: those of a session, and no key of any API."""
+"""Environment variables of a command. They contain no API key."""
 _FIELDS: Final = ("kind", "title", "directory", "model", "phase", "error", "rounds", "calls", "usage", "cost")
 
 
@@ -60,18 +60,18 @@ def _now() -> datetime:
 
 
 class Notification(NamedTuple):
-    """A change of a job to tell."""
+    """A change of a job to send."""
 
     its: tuple[ColumnElement[bool], ...]
-    """The conditions of its row."""
+    """Conditions that select its row."""
     attempts: int
     done: tuple[str, ...]
-    """The places that know it."""
+    """Names of the places that have received it."""
     payload: dict[str, Any]
 
 
 def add_notification(connection: Connection, key: int, before: DurableJob, job: DurableJob) -> None:
-    """Note that somebody is to be told, if the change of a job is news to a person."""
+    """Add a notification if the job now waits for a person, or has ended."""
     waits = job.state == "waiting" and job.waits_for != "rate_limit"
     if job.state != before.state and (waits or job.state in END_STATES):
         names = ("segment", "state", "reason", "waits_for")
@@ -84,10 +84,10 @@ def add_notification(connection: Connection, key: int, before: DurableJob, job: 
 async def open_notifier(
     database: Database, places: Sequence[NotifySettings], show: Callable[[str], None], *, clock: Clock = _now
 ) -> AsyncIterator[None]:
-    """Tell what is due while it is entered, beside a worker. `show` shows a failure to the user, in one line.
+    """Send due notifications while a worker runs. `show` shows a failure to the user, in one line.
 
-    Without places it does nothing: a worker of another host may have some. At the end it tells what is due once more, for
-    the worker may have ended its last job just now; that takes `SECONDS` at most.
+    Without places, send nothing, because a worker of another host may have places. On exit, send due notifications once
+    more, because the worker may have just ended a job. This takes at most `SECONDS`.
     """
     stopping = asyncio.Event()
 
@@ -96,7 +96,7 @@ async def open_notifier(
         while not is_last:
             is_last = stopping.is_set()
             count = 0
-            with suppress(CallboardError):  # the database is away, and this is tried again
+            with suppress(CallboardError):  # the database is away; the next loop tries again
                 count = await tell_due(database, places, show, clock=clock)
             if count < AT_ONCE and not is_last:
                 with suppress(TimeoutError):
@@ -121,23 +121,22 @@ async def tell_due(
     seconds: float = SECONDS,
     clock: Clock = _now,
 ) -> int:
-    """Tell what is due to all places that do not know it yet, each within so many seconds. Return the number of
-    notifications.
+    """Send the due notifications to their remaining places, each within `seconds`. Return the number of notifications.
 
     Raises:
-        DatabaseUnavailable: What was told may be told again.
+        DatabaseUnavailable: Notifications that were sent may be sent again.
     """
 
     async def tell(notification: Notification) -> None:
         body = encode_json({**notification.payload, "attempt": notification.attempts})
-        # A place is known by its number too: two webhooks may be of one host.
+        # The name of a place has a number, because two webhooks may have the same host.
         names = {f"{number} {each.place}": each for number, each in enumerate(places)}
         waiting = [name for name in names if name not in notification.done]
         failures = await asyncio.gather(*[_send(names[name], body, seconds) for name in waiting])
         done = [*notification.done]
         for name, failure in zip(waiting, failures, strict=True):
             if failure:
-                show(f"{names[name].place} was not told of job {notification.payload['job']}: {failure}")
+                show(f"{names[name].place} could not be notified of job {notification.payload['job']}: {failure}")
             else:
                 done.append(name)
         pause = timedelta(seconds=PAUSES[min(notification.attempts, len(PAUSES)) - 1])
@@ -151,7 +150,7 @@ async def tell_due(
 
 
 async def _send(place: NotifySettings, body: bytes, seconds: float) -> str:
-    """Return why a place could not be told, "" if it was."""
+    """Send a notification to a place. Return the reason for a failure, "" if there is none."""
     send = run_command(place.command, body) if place.command else post(place.url, body)
     try:
         async with asyncio.timeout(seconds):
@@ -161,7 +160,7 @@ async def _send(place: NotifySettings, body: bytes, seconds: float) -> str:
 
 
 def _take(now: datetime, connection: Connection) -> list[Notification]:
-    """Those that are due, which nobody else gets for `LEASE`."""
+    """Claim due notifications for `LEASE`."""
     table = notifications.c
     connection.execute(delete(notifications).where(table.at < to_microseconds(now - LONGEST)))
     due = select(notifications).where(table.due_at <= to_microseconds(now)).order_by(table.due_at).limit(AT_ONCE)
@@ -171,7 +170,7 @@ def _take(now: datetime, connection: Connection) -> list[Notification]:
         try:
             done = msgspec.json.decode(row.done, type=tuple[str, ...])
             payload = _describe(connection, row)
-        except (CallerError, msgspec.MsgspecError):  # rows in another format, which would come first for ever
+        except (CallerError, msgspec.MsgspecError):  # rows in another format, which would stay first forever
             connection.execute(delete(notifications).where(*its))
             continue
         changed = {"attempts": row.attempts + 1, "due_at": to_microseconds(now + LEASE)}
@@ -181,7 +180,7 @@ def _take(now: datetime, connection: Connection) -> list[Notification]:
 
 
 def _describe(connection: Connection, row: Any) -> dict[str, Any]:
-    """What is told: where the job is, and what it asks, but nothing that was said or passed, which may be secret."""
+    """Return the state and the open approvals of a job, without texts and arguments, which may be secret."""
     columns = [jobs.c[name] for name in JobSummary.__struct_fields__]
     job = next(from_rows(connection.execute(select(*columns).where(jobs.c.key == row.job)), JobSummary))
     asks = []
@@ -203,7 +202,7 @@ def _describe(connection: Connection, row: Any) -> dict[str, Any]:
 
 
 async def run_command(command: Sequence[str], body: bytes) -> str:
-    """Run a program with the body as its standard input; why that failed, or "". Cancelled, it kills its processes."""
+    """Run a program with the body as its input. Return why it failed, or "". A cancellation kills its processes."""
     path = shutil.which(command[0], path=absolute_search_path())
     if path is None:
         return "no such program"
@@ -229,7 +228,7 @@ async def run_command(command: Sequence[str], body: bytes) -> str:
 
 
 async def post(url: str, body: bytes) -> str:
-    """Send the body to an address; why that failed, or "". A redirect is not followed, and no answer is read."""
+    """Post the body to a URL. Return why that failed, or "". Follow no redirect, and read no response body."""
     import aiohttp  # noqa: PLC0415  # costs 100 ms, on first use
 
     headers = {"content-type": "application/json", "user-agent": "callboard"}

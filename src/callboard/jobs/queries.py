@@ -1,4 +1,4 @@
-"""Read the jobs of a database, and the statements that the store and a claim share, each within a transaction of theirs."""
+"""Read the jobs of a database. The functions are shared by the store and claims, and run within their transactions."""
 
 from __future__ import annotations
 
@@ -64,24 +64,24 @@ _OPEN_STATES: Final = ("pending", "running", "waiting")
 
 
 class StoredJob(NamedTuple):
-    """A job as it is stored: its key in all tables, and the fence that guards its writes."""
+    """A stored job, its key in all tables, and the fence that guards its writes."""
 
     key: int
     fence: int
     job: DurableJob
     failures: int = 0
-    """How many runners of the segment, one after another, died or failed and came no further."""
+    """Number of runners of the segment, in a row, that died or failed without progress."""
 
 
 class OpenQuestion(Approval, frozen=True, kw_only=True):
-    """An approval or a question that waits, with its job."""
+    """An open approval or question, with its job."""
 
     job_id: str
     job_title: str
 
 
 class JobRound(NamedTuple):
-    """A round of a job, its first entry and its number of entries. Round 0 is what the job was created with."""
+    """A round of a job, its first entry and its number of entries. Round 0 has the job's initial entries."""
 
     number: int
     first: int
@@ -89,13 +89,13 @@ class JobRound(NamedTuple):
 
 
 class JobReader:
-    """The jobs of a database, to be read. Methods that take one job raise CallerError if it does not exist."""
+    """Read access to the jobs of a database. Methods for one job raise CallerError if it does not exist."""
 
     def __init__(self, database: Database) -> None:
         self.database = database
 
     async def get(self, identifier: str) -> DurableJob:
-        """Return the job of this name, or the only one whose name begins so."""
+        """Return the job with this id, or the only job whose id starts with it."""
 
         def find(connection: Connection) -> DurableJob:
             for job in from_rows(connection.execute(_BY_NAME, {"id": identifier}), DurableJob):
@@ -111,7 +111,7 @@ class JobReader:
     async def list(
         self, states: Collection[DurableState] = (), *, before: str = "", limit: int = 100
     ) -> Sequence[JobSummary]:
-        """Return the newest jobs first, of these states or of any, older than the job `before`."""
+        """Return jobs, the newest first. `states` limits the states; `before` selects jobs older than that job."""
         query = _SUMMARIES.order_by(jobs.c.id.desc()).limit(limit)
         if states:
             query = query.where(jobs.c.state.in_(sorted(states)))
@@ -129,15 +129,15 @@ class JobReader:
         return await self.database.read(read)
 
     async def read_answers(self, identifier: str) -> Sequence[ApprovalAnswered]:
-        """Return the answers that people gave to a job, in order."""
+        """Return people's answers to a job, in order."""
         return await self.database.read(lambda connection: read_answers(connection, key_of(connection, identifier)))
 
     async def read_approvals(self, identifier: str) -> Sequence[Approval]:
-        """Return what a job asked, in order; without a verdict it is open."""
+        """Return the approvals and questions of a job, in order. Open ones have no verdict."""
         return await self.database.read(lambda connection: read_approvals(connection, key_of(connection, identifier)))
 
     async def find_cancelled(self, identifiers: Collection[str]) -> set[str]:
-        """Return those of these running jobs that are to be cancelled."""
+        """Return the running jobs among `identifiers` that should be cancelled."""
         query = select(jobs.c.id).where(jobs.c.id.in_(sorted(identifiers)), jobs.c.cancel_requested)
         return set(await self.database.read(lambda connection: connection.scalars(query).all()))
 
@@ -150,16 +150,16 @@ class JobReader:
         raise no_such_job(identifier)
 
     async def count_states(self) -> Mapping[DurableState, int]:
-        """Return how many jobs are in each state that at least one is in."""
+        """Return the number of jobs by state. States without jobs are missing."""
         return await self.database.read(lambda connection: {row[0]: row[1] for row in connection.execute(_STATES)})
 
     async def last_change(self) -> tuple[int, int | None]:
-        """Return how many jobs there are, and when the last of them changed: another pair means another list."""
+        """Return the number of jobs and the time of the last change. If the pair differs, the list has changed."""
         row = await self.database.read(lambda connection: connection.execute(_LAST_CHANGE).one())
         return row[0], row[1]
 
     async def open_questions(self, limit: int = 100) -> Sequence[OpenQuestion]:
-        """Return what waits for a person, the longest first."""
+        """Return the open approvals and questions, the oldest first."""
         return await self.database.read(
             lambda connection: [*from_rows(connection.execute(_QUESTIONS, {"limit": limit}), OpenQuestion)]
         )
@@ -174,13 +174,13 @@ class JobReader:
 
 
 def count_open_jobs(connection: Connection) -> dict[str, int]:
-    """Return how many jobs are in each state that is not an end; an index of states bounds the work by their number."""
+    """Return the number of jobs in each open state. Thanks to an index, ended jobs cost no time."""
     counts = {row[0]: row[1] for row in connection.execute(_STATES.where(jobs.c.state.in_(_OPEN_STATES)))}
     return {state: counts.get(state, 0) for state in _OPEN_STATES}
 
 
 def no_such_job(identifier: str, problem: str = "no such job") -> CallerError:
-    """Return the error for a name that is not the name of one job."""
+    """Return the error for an id that does not identify one job."""
     return CallerError(problem, path=identifier, hint="callboard jobs list --all shows them")
 
 
@@ -193,7 +193,7 @@ def key_of(connection: Connection, identifier: str) -> int:
 
 
 def lock_job(connection: Connection, identifier: str) -> StoredJob | None:
-    """Return the job of this name, None if it does not exist. Nobody else changes it until the transaction ends."""
+    """Lock and return the job with this id until the transaction ends. Return None if it does not exist."""
     result = connection.execute(_LOCKED, {"id": identifier}).freeze()
     row = result().one_or_none()
     return None if row is None else StoredJob(row.key, row.fence, next(from_rows(result(), DurableJob)), row.failures)
@@ -212,7 +212,7 @@ def set_failures(connection: Connection, key: int, failures: int) -> None:
     connection.execute(update(jobs).where(jobs.c.key == key).values(failures=failures))
 
 
-# To make a statement costs more than to execute it, and the runs of a job change the same few columns again and again.
+# Building a statement costs more than executing it, and the runs of a job change the same few columns every time.
 @cache
 def _update_job(names: tuple[str, ...]) -> Update:
     fenced = update(jobs).where(jobs.c.key == bindparam("its_key"), jobs.c.fence == bindparam("its_fence"))
@@ -226,7 +226,7 @@ def _update_document(names: tuple[str, ...]) -> Update:
 
 
 def change_job(connection: Connection, stored: StoredJob, job: DurableJob, fence: int) -> bool:
-    """Write what differs from a stored job, and its fence, if the fence is the stored one. Return whether it was."""
+    """Write the changes of a stored job and a new fence. Return False, and write nothing, if its fence has changed."""
     changed = {name: getattr(job, name) for name in SUMMARY if getattr(job, name) != getattr(stored.job, name)}
     row = {**to_row(changed), "fence": fence, "its_key": stored.key, "its_fence": stored.fence}
     if connection.execute(_update_job(tuple(changed)), row).rowcount != 1:
@@ -245,13 +245,13 @@ def entry_rows(key: int, after: int, round_number: int, lines: Iterable[str]) ->
 
 
 def add_rows(connection: Connection, table: Table, rows: Sequence[dict[str, Any]]) -> None:
-    """Add rows; rows that are there stay as they are, because a commit may have gone unnoticed."""
+    """Add rows. Keep existing rows, because the acknowledgement of a commit may have been lost."""
     if rows:
         connection.execute(insert_once(table, connection), rows)
 
 
 def copy_entries(connection: Connection, source: int, target: int, rounds: int) -> int:
-    """Copy the entries of the first rounds to another job, with the calls that are open. Return their number."""
+    """Copy the entries of the first rounds and the open calls to another job. Return the number of entries."""
     copied = select(literal(target), entries.c.number, entries.c.round, entries.c.line).where(
         entries.c.job == source, entries.c.round <= rounds
     )
@@ -268,15 +268,15 @@ def read_approvals(connection: Connection, key: int) -> list[Approval]:
 
 
 def read_answers(connection: Connection, key: int) -> list[ApprovalAnswered]:
-    """Return the answers that people gave to a job, in order."""
+    """Return people's answers to a job, in order."""
     answers = [JobEntry(*line).item for line in connection.execute(_ANSWERS, {"job": key}).all()]
     return [each for each in answers if isinstance(each, ApprovalAnswered)]
 
 
 def ask(connection: Connection, key: int, questions: Sequence[Approval], now: datetime) -> None:
-    """Open approvals and questions, and say of a call that the same one was allowed before.
+    """Open approvals and questions. Mention in an approval that the same call was allowed before.
 
-    The rows of former questions about the same calls are replaced; the entries keep their answers.
+    Replace the rows of former questions about the same calls. The entries keep their answers.
     """
     if not questions:
         return

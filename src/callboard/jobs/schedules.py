@@ -1,14 +1,14 @@
-"""Schedules: jobs that are submitted again and again, at the times of a line of cron.
+"""Schedules: jobs that are submitted at the times of a cron expression.
 
-A line has a minute, an hour, a day of the month, a month and a day of the week, such as `30 3 * * mon-fri`. `croniter`
-reads it. What `croniter` also reads and cron does not is refused: seconds, years, and values drawn at random.
+An expression has a minute, an hour, a day of the month, a month and a day of the week, such as `30 3 * * mon-fri`.
+`croniter` reads it. Extensions of `croniter` that cron does not have are refused: seconds, years and random values.
 
 Laws:
-- A schedule that is due submits one job, however many workers look: the row is locked, the job is made and queued, and
-  the next time is written, in one transaction.
-- What was due while no worker ran is submitted once, late, however often it was due.
-- A schedule whose last job has not ended submits no other one, so that none pile up behind a job that waits for a person
-  or a worker that is away.
+- A due schedule submits one job, even if many workers check it. One transaction locks the row, creates and queues the
+  job, and writes the next time.
+- A schedule that was due while no worker ran submits one late job, even if it was due several times.
+- A schedule whose last job has not ended submits nothing. So jobs do not pile up while a job waits for a person or a
+  worker.
 """
 
 from __future__ import annotations
@@ -46,19 +46,19 @@ class Schedule(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     cron: str
     zone: str
-    """Time zone of the line of cron, by IANA's name."""
+    """Time zone of the cron expression, by its IANA name."""
     template: JobTemplate
     is_paused: bool = False
     next_at: datetime
     last_at: datetime | None = None
-    """When it submitted its last job."""
+    """Time of the last submission."""
     last_job: str = ""
     last_state: str | None = None
-    """State of that job; None if there is none."""
+    """State of the last job, None if there is none."""
     created_at: datetime
 
     def as_json(self) -> dict[str, Any]:
-        """The schedule as programs read it."""
+        """Return the schedule as JSON for programs."""
         fields: dict[str, Any] = msgspec.json.decode(encode_json(self))
         template = fields.pop("template")
         names = ("kind", "description", "directory", "model", "input", "queue", "priority")
@@ -79,13 +79,13 @@ class ScheduleStore:
         self._enqueue = enqueue
         self._clock = clock
         self._warnings: dict[str, str] = {}
-        """The last warning about each schedule that cannot be read."""
+        """Last warning about each unreadable schedule, by name."""
 
     async def add(self, name: str, cron: str, zone: str, template: JobTemplate) -> Schedule:
-        """Add a schedule, due from now on. Raises CallerError if its name, its line of cron or its time zone is wrong."""
+        """Add a schedule, due from now on. Raises CallerError if its name, cron expression or time zone is wrong."""
         if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}", name):
-            hint = "it has letters, digits, dots, dashes and underscores, 64 at most"
-            raise CallerError("no name for a schedule", path=name, hint=hint)
+            hint = "use at most 64 letters, digits, dots, dashes and underscores"
+            raise CallerError("not a name for a schedule", path=name, hint=hint)
         now = self._clock()
         due = next_time(cron, zone, now)
         added = Schedule(name=name, cron=cron, zone=zone, template=template, next_at=due, created_at=now)
@@ -103,19 +103,19 @@ class ScheduleStore:
         return added
 
     async def list(self) -> Sequence[Schedule]:
-        """All of them, by name."""
+        """Return all schedules, sorted by name."""
         return await self.database.read(lambda connection: [*from_rows(connection.execute(_ALL), Schedule)])
 
     async def remove(self, name: str) -> None:
-        """Delete a schedule; the jobs that it submitted stay. Raises CallerError if it does not exist."""
+        """Delete a schedule, but not its jobs. Raises CallerError if it does not exist."""
         await self._change(name, delete(schedules))
 
     async def pause(self, name: str) -> None:
-        """Let it submit nothing. Raises CallerError if it does not exist."""
+        """Pause a schedule. Raises CallerError if it does not exist."""
         await self._change(name, update(schedules).values(is_paused=True))
 
     async def resume(self, name: str) -> Schedule:
-        """Let it submit again, from now on: what was due meanwhile is left out. Raises CallerError as `pause`."""
+        """Resume a schedule from now on, without the times missed meanwhile. Raises CallerError as `pause`."""
         await self.pause(name)
         schedule = next(each for each in await self.list() if each.name == name)
         due = next_time(schedule.cron, schedule.zone, self._clock())
@@ -123,12 +123,12 @@ class ScheduleStore:
         return msgspec.structs.replace(schedule, is_paused=False, next_at=due)
 
     async def submit_due(self) -> Sequence[DurableJob]:
-        """Submit the jobs of the schedules that are due, but of those whose last job has not ended.
+        """Submit the jobs of due schedules, except schedules whose last job has not ended.
 
-        A schedule that cannot be read is passed over, and logged once.
+        Skip a schedule that cannot be read, and log it once.
 
         Raises:
-            DatabaseUnavailable: The rest is left for the next time.
+            DatabaseUnavailable: The remaining schedules are checked next time.
         """
         now = self._clock()
         is_due = (~schedules.c.is_paused) & (schedules.c.next_at <= to_microseconds(now))
@@ -168,13 +168,13 @@ class ScheduleStore:
 
 
 def next_time(cron: str, zone: str, after: datetime) -> datetime:
-    """Return the first time after another at which a line is due, in UTC.
+    """Return the first time after `after` at which a cron expression is due, in UTC.
 
-    If clocks go forward, an hour that they leave out is made up for at once. If they go back, a job of one hour is due in
-    the first of the two alone, as cron has it.
+    If clocks go forward, a job in the skipped hour is due at once. If they go back, a job at a fixed hour is due only
+    in the first of the two hours, as with cron.
 
     Raises:
-        CallerError: There is no such line or time zone, or the line is never due; it names the field.
+        CallerError: The expression or time zone is wrong, or the expression is never due. The error names the field.
     """
     path, fields = f"cron {cron!r}", cron.split()
     if cron.strip().lower() not in _SHORT:
@@ -187,7 +187,7 @@ def next_time(cron: str, zone: str, after: datetime) -> datetime:
                 raise CallerError(f"no {name}: {text!r}", path=path, hint="write it as in: 30 3 * * mon-fri")
     try:
         local = after.astimezone(ZoneInfo(zone))
-    except (ValueError, OSError, LookupError):  # also a name that leads out of the directory of zones
+    except (ValueError, OSError, LookupError):  # also a path outside of the directory of zones
         hint = "write one of IANA's names, such as Europe/Berlin or UTC"
         raise CallerError("no such time zone", path=f"--zone {zone}", hint=hint) from None
     try:

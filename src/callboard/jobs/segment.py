@@ -1,12 +1,12 @@
-"""One segment of a job: claim it, read its entries, answer the calls whose outcome nobody knows, run its kind, write why.
+"""One segment of a job: claim it, read its entries, answer interrupted calls, run its kind, write the outcome.
 
 Laws:
-- A call that was begun and has no result is answered, never run again: what it did, it may have done.
-- A segment that lost its claim stops at once, with all that runs in it, and writes nothing more.
-- A segment whose process ends writes nothing: another process begins the same one from what is written.
+- A call that has started and has no result gets a result. It is never run again, because it may have had effects.
+- A segment that lost its claim stops at once, with everything that runs in it, and writes nothing more.
+- A segment whose process ends writes nothing. Another process starts the same segment again from the written entries.
 
-A job is one trace, whoever runs its segments and wherever: its input keeps the `traceparent` of whoever submitted it, or
-that of a span of its own, and each segment's span is below that one.
+A job is one trace, even if several processes run its segments. Its input keeps the `traceparent` of its submitter, or
+of a span of its own. The spans of the segments are children of that span.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from callboard.telemetry.logs import set_log_subject
 _log = logging.getLogger("callboard.jobs")
 
 OnSegment: TypeAlias = Callable[[DurableJob, DurableJob, float], None]
-"""Called with the job before and after a segment, and the seconds in between."""
+"""Called with the job before and after a segment, and the segment's duration in seconds."""
 ROUNDS: Final = 50
 """Replies after which a segment gives way to the next one."""
 INTERRUPTED: Final = (
@@ -54,35 +54,35 @@ CANCELLED: Final = (
 )
 
 RATE_LIMITS: Final = frozenset({"rate_limit_exceeded", "rate_limit_error", "RESOURCE_EXHAUSTED", "overloaded_error"})
-"""Codes of providers that ask to come back later."""
+"""Error codes of providers for requests that should be sent later."""
 OUTAGES: Final = frozenset({"unreachable", "cut", "timeout", "backend_unavailable", "UNAVAILABLE", "DEADLINE_EXCEEDED"})
-"""Codes of connections that were refused, broke or went silent, and of servers that could not reach another server."""
+"""Error codes of refused, broken or silent connections, and of servers that could not reach another server."""
 FIRST_PAUSE: Final = 30.0
-"""Seconds of the first wait. Each further wait is twice as long, up to `LONGEST_PAUSE`."""
+"""Seconds of the first wait. Each further wait doubles, up to `LONGEST_PAUSE`."""
 LONGEST_PAUSE: Final = 900.0
 LONGEST_WAIT: Final = 86400.0
-"""Seconds. A provider that asks for a longer wait is asked again after this time."""
+"""Maximum seconds to wait for a provider, even if it asks for a longer wait."""
 
 
 @dataclass
 class SegmentControl:
-    """What a segment sees of the worker that runs it. `executor` is the id under which this process claims."""
+    """The worker's control over a segment. `executor` is the id of this process for claims."""
 
     executor: str
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set when the worker stops: leave the job at the next safe point, for a next segment."""
+    """Set when the worker stops. Then leave the job to the next segment at a safe point."""
     cancel_requested: bool = False
-    """True if the task is cancelled because the job is; else the process ends."""
+    """True if the task is cancelled because the job is cancelled, False if the process ends."""
 
 
 class JobBudget(Protocol):
-    """What several jobs may cost together, and the `setting` that says so."""
+    """A budget that several jobs share. `setting` is the name of its setting."""
 
     setting: str
 
     @property
     def is_spent(self) -> bool:
-        """True if nothing is left, as far as this process knows."""
+        """True if the budget is used up, as far as this process knows."""
         ...
 
     async def add(self, dollars: float) -> None:
@@ -91,10 +91,10 @@ class JobBudget(Protocol):
 
 
 class JobSegment:
-    """What a kind has of its job while a segment runs.
+    """The interface between a kind and its job while a segment runs.
 
-    `conversation` is the job's when the segment began. `call_counts` counts the identifiers of calls in all entries, also in
-    those that were rolled back.
+    `conversation` is the conversation at the start of the segment. `call_counts` counts the identifiers of calls in all
+    entries, including rolled-back entries.
     """
 
     def __init__(
@@ -121,7 +121,7 @@ class JobSegment:
         self._streams = streams
         self.clock = clock
         self.budgets = [] if budget is None else [budget]
-        """The budget of the day, and budgets that a kind adds before its run begins."""
+        """The daily budget, and budgets that a kind adds before its run starts."""
         self._task = asyncio.current_task()
 
     @property
@@ -133,12 +133,12 @@ class JobSegment:
         return self._watch.cancel_requested
 
     def should_leave(self, rounds: int) -> bool:
-        """Return whether a segment gives way to the next one after so many rounds."""
+        """Return whether the segment should end after so many rounds, so that the job continues in the next segment."""
         is_spent = any(each.is_spent for each in self.budgets)
         return rounds >= ROUNDS or is_spent or self._watch.stopping.is_set()
 
     def check_price(self, model: Model) -> None:
-        """Check that the budgets can be held, if there are any. Raises CallerError."""
+        """Raise CallerError if there is a budget and the model's price is not known."""
         for budget in self.budgets:
             require_price(get_plan(model).prices, model.name, self.clock(), path=budget.setting)
 
@@ -147,11 +147,11 @@ class JobSegment:
         self._streams.publish(self.job.id, event)
 
     def announce(self) -> None:
-        """Tell followers of the job in this process that entries were committed."""
+        """Announce committed entries to followers of the job in this process."""
         self._streams.announce(self.job.id, self.job.entries)
 
     async def commit(self, writing: Awaitable[None]) -> None:
-        """Wait for a write of the claim, and announce it. If it fails, stop at once all that runs in the segment."""
+        """Wait for a write of the claim, and announce it. If it fails, cancel the segment at once."""
         try:
             await writing
         except CallboardError as failure:
@@ -162,7 +162,7 @@ class JobSegment:
         self.announce()
 
     async def answer_open_calls(self, kind: JobKind) -> None:
-        """Give each call that was begun and has no result a result that says so."""
+        """Add a result with an unknown outcome for each call that has started and has no result."""
         waiting = [each for each in self.claim.open_calls if self._is_waiting(each)]
         results = []
         for call in waiting:
@@ -173,7 +173,7 @@ class JobSegment:
         self.conversation = order_results([*self.conversation, *results])
 
     async def end_cancelled(self, output: dict[str, Any] | None = None) -> None:
-        """End a cancelled job. Each call that was stopped by that gets a result that says so."""
+        """End a cancelled job. Each stopped call gets a result that reports the cancellation."""
         for call_id, name in [*self.claim.running.items()]:
             result = error_result(call_id, "cancelled", CANCELLED.format(name=name))
             await self.claim.end_call(replace(result, timestamp=self.clock()))
@@ -182,8 +182,8 @@ class JobSegment:
     async def wait_for_provider(self, failure: CallboardError) -> Waits:
         """Return a wait for the provider of the job's model, at least as long as the provider asks for.
 
-        A request waits for up to a minute within the run. After that the job waits in no process, and longer each time
-        that no reply came in between.
+        A request waits for up to a minute within the run. After that the job waits outside of any process. Each wait
+        without a reply in between is longer than the last.
         """
         job = self.job
         round_before, pause = job.memory.get("rate_limit", (-1, 0.0))
@@ -194,7 +194,7 @@ class JobSegment:
         return Waits(waits_for="rate_limit", reason=str(failure), delay=delay)
 
     def _is_waiting(self, call: CallIntent) -> bool:
-        """Return whether the call is in the conversation, and not a call of that name that was rolled back since."""
+        """Return whether the call is in the conversation. A rolled-back call of the same identifier does not count."""
         calls = {each.identifier for each in self.conversation if isinstance(each, InvocationCanister)}
         return call.call_id in calls and call.entries >= self._call_numbers[call.call_id]
 
@@ -203,12 +203,12 @@ class SegmentRunner:
     """Runs segments of these kinds.
 
     Args:
-        store: The jobs.
-        kinds: What it can run.
+        store: The store of the jobs.
+        kinds: The kinds of jobs that it can run.
         streams: The followers of jobs in this process.
-        limits: Starts of a model a minute, and the budget of all jobs in a day.
+        limits: Limits of starts per minute, and the daily budget of all jobs.
         on_segment: Called after each segment.
-        clock: The time in UTC.
+        clock: Returns the time in UTC.
     """
 
     def __init__(
@@ -233,8 +233,8 @@ class SegmentRunner:
         """Run a segment. Return when its outcome is written, or when another runner has the job.
 
         Raises:
-            LeftToOthers: It cannot run the job, whose row says why.
-            DatabaseUnavailable: Nothing could be written.
+            LeftToOthers: This runner cannot run the job. The job's row has the reason.
+            DatabaseUnavailable: The outcome could not be written.
             asyncio.CancelledError: The process ends.
         """
         try:
@@ -258,12 +258,12 @@ class SegmentRunner:
         return job.model or (self._kinds[job.kind].find_model(job) if job.kind in self._kinds else "")
 
     async def _limit(self, identifier: str) -> tuple[float, str]:
-        """Return how many seconds the limits let a segment wait, and why."""
+        """Return how many seconds a segment must wait for the limits, and why."""
         if self._limits is None:
             return 0, ""
         try:
             job = await self._store.get(identifier)
-        except CallerError:  # it was removed, which its claim will say
+        except CallerError:  # the job was removed, and its claim raises
             return 0, ""
         if self._find_obstacle(job):
             return 0, ""
@@ -277,7 +277,7 @@ class SegmentRunner:
         entries = await self._store.read_entries(claim.job.id)
         try:
             segment = JobSegment(claim, watch, entries, self._streams, self._clock, budget=self._budget)
-        except CallerError as error:  # an entry that cannot be read now can never be read
+        except CallerError as error:  # an unreadable entry stays unreadable
             await claim.end("failed", error=str(error))
             return
         segment.announce()
@@ -326,7 +326,7 @@ def may_pass(failure: CallboardError | None) -> bool:
 
 
 def _resume_task() -> None:
-    """Take back the cancellation of this task, which has something left to write."""
+    """Undo the cancellation of this task, which has something left to write."""
     task = asyncio.current_task()
     if task is not None:
         task.uncancel()
@@ -334,7 +334,7 @@ def _resume_task() -> None:
 
 @contextmanager
 def _observe_segment(claim: Claim, on_segment: OnSegment | None) -> Generator[None]:
-    """Report the segment that runs within: in a span, in the log, and to `on_segment`."""
+    """Report the segment in a span, in the log, and to `on_segment`."""
     job = claim.job
     set_log_subject(job=job.id)
     began = perf_counter()

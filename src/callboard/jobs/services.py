@@ -1,11 +1,11 @@
-"""What a worker takes from `[jobs]` in the user's own callboard.toml, and what is done beside it: old jobs are removed.
+"""Services next to a worker: read `[jobs]` of the user's own callboard.toml, send notifications, and remove old jobs.
 
-A worker belongs to no project: it runs jobs of many directories, and a project's file may not have `[jobs]`. So the file
-is read from the directory that it is in, wherever the worker was started.
+A worker runs jobs of many directories, and a project's file may not have `[jobs]`. So only the user's own file is read,
+and the directory in which the worker was started does not matter.
 
 Laws:
-- A worker removes jobs of the queues that it serves: the files of a coding job are on the host whose queue it was in.
-- Each job is removed in a transaction of its own, so that nothing that runs waits for more than one.
+- A worker removes only jobs of the queues that it serves, because the files of a coding job are on the queue's host.
+- Each job is removed in its own transaction, so other work never waits for more than one removal.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ from callboard.jobs.notifications import open_notifier
 from callboard.jobs.store import DurableStore
 
 LOOK_SECONDS: Final = 60.0
-"""Seconds between two looks for old jobs."""
+"""Seconds between checks for old jobs."""
 REMOVED_AT_ONCE: Final = 20
 
 
 async def remove_old_jobs(store: DurableStore, keep: timedelta, queues: Collection[str] | None = None) -> int:
-    """Remove the jobs of these queues, or of all, that ended longer ago, with the files of coding jobs; how many.
+    """Remove jobs that ended longer ago than `keep`, and the files of coding jobs. Return the number of removed jobs.
 
     Raises:
-        DatabaseUnavailable: The rest is left for the next time.
+        DatabaseUnavailable: The remaining jobs are removed next time.
     """
     records = JobFolders()
     removed = 0
@@ -51,12 +51,12 @@ async def remove_old_jobs(store: DurableStore, keep: timedelta, queues: Collecti
 
 
 def load_job_settings() -> JobSettings:
-    """Return the user's `[jobs]`. Raises CallerError."""
+    """Return `[jobs]` of the user's settings. Raises CallerError."""
     return load_settings({}, user_file(os.environ).parent, os.environ).jobs
 
 
 def make_engine(database: Database, settings: JobSettings) -> Engine:
-    """Return the engine that the settings name. Raises CallerError if its extra is missing."""
+    """Return the engine of the settings. Raises CallerError if its extra is missing."""
     if settings.engine == "embedded":
         return EmbeddedEngine(database)
     require_extra("temporal")
@@ -69,7 +69,7 @@ def make_engine(database: Database, settings: JobSettings) -> Engine:
 async def open_services(
     store: DurableStore, settings: JobSettings, queues: Collection[str], show: Callable[[str], None]
 ) -> AsyncIterator[None]:
-    """Tell the user's programs, and remove old jobs, beside a worker of these queues.
+    """Send notifications and remove old jobs while a worker serves these queues.
 
     `show` shows a failure to the user, in one line.
     """
@@ -79,7 +79,7 @@ async def open_services(
             try:
                 await remove_old_jobs(store, keep, queues)
             except CallboardError as error:
-                show(f"old jobs were not removed, which is tried again: {error}")
+                show(f"old jobs could not be removed; trying again: {error}")
             await asyncio.sleep(LOOK_SECONDS)
 
     removing = None if settings.keep_age is None else asyncio.create_task(remove(settings.keep_age))

@@ -1,10 +1,10 @@
-"""Refuse jobs that decide what only the worker's user may decide, and directories in which no job works.
+"""Refuse jobs with options that only the worker's user may set, and directories in which no job may work.
 
-Others can write to a PostgreSQL. A worker that believed their rows would run their code, send its keys to their address,
-or show them its user's files. So it refuses such jobs, unless its user trusts all who can write to the database.
+Others can write to a PostgreSQL database. A worker that trusted their rows would run their code, send its keys to their
+address, or show them its user's files. So it refuses such jobs, unless its user trusts the database.
 
-Law: the worker checks a job with its own user's settings before it reads or runs anything of the job. The same check at
-submission saves the wait.
+Law: the worker checks a job with its own user's settings before it reads or runs anything of the job. Submission runs
+the same check, so you see the error at once.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ _REFUSED: Final[Mapping[str, str]] = {
     "without_sandbox": "--no-sandbox",
     "allow_weaker_sandbox": "--allow-weaker-sandbox",
 }
-"""Fields of what a job was asked with, and the options that set them."""
+"""Fields of a job's input, and the options that set them."""
 
 
 def check_request(request: JobRequest, database: Database) -> None:
-    """Refuse a coding job that its worker's user has to decide on.
+    """Refuse a coding job with a directory or options that only the worker's user may choose.
 
     Raises:
         CallerError: The directory or an option of the job is refused.
@@ -51,34 +51,34 @@ def check_directory(directory: str | Path, database: Database) -> None:
     """Refuse a directory in which a job may not work.
 
     Raises:
-        CallerError: Keys are stored in the directory, or others write to the database and the user's own callboard.toml
-            does not list the directory.
+        CallerError: Keys are stored in the directory, or others can write to the database and the user's own
+            callboard.toml does not list the directory.
     """
     place = Path(os.path.realpath(directory))
     if holds_keys(place):
         hint = "work in a directory of a project"
-        raise CallerError("no job works in a home directory, or where keys are stored", path=str(directory), hint=hint)
+        raise CallerError("no job may work in a home directory or a directory of keys", path=str(directory), hint=hint)
     if database.is_sqlite:
         return
     settings = load_job_settings()
     listed = [os.path.realpath(os.path.expanduser(each)) for each in settings.directories]  # noqa: PTH111  # never raises
     if not settings.trust_database and not any(place.is_relative_to(each) for each in listed):
         raise CallerError(
-            "no job in a database that others write to may work in this directory",
+            "a job from a database that others can write to may not work in this directory",
             path=str(directory),
-            hint="directories = [...] in [jobs] of the callboard.toml of the worker's user lists those that may be used",
+            hint="list it in directories = [...] in [jobs] of the callboard.toml of the worker's user",
         )
 
 
 def check_options(options: Mapping[str, Any], database: Database) -> None:
-    """Refuse the options of a job that its worker's user has to decide.
+    """Refuse options of a job that only the worker's user may set.
 
     Args:
-        options: Of the job, by the names of their fields.
-        database: Where it is; in a file of SQLite its user alone writes.
+        options: The options of the job, by the names of their fields.
+        database: The database of the job. Only its user can write to an SQLite file.
 
     Raises:
-        CallerError: One is set, and the user's own callboard.toml does not trust the database.
+        CallerError: Such an option is set, and the user's own callboard.toml does not trust the database.
     """
     if database.is_sqlite:
         return
@@ -94,7 +94,7 @@ def check_options(options: Mapping[str, Any], database: Database) -> None:
         refused.append(f"--access {options['access']}")
     if refused and not load_job_settings().trust_database:
         raise CallerError(
-            "a job in a database that others write to cannot say so",
+            "a job from a database that others can write to may not set this",
             path=", ".join(refused),
             hint="trust_database = true in [jobs] of the callboard.toml of the worker's user allows it",
         )

@@ -1,13 +1,13 @@
-"""The entries of a job as steps, as files that a person can read, and as a trace.
+"""The entries of a job as steps, as readable files, and as a trace.
 
-An entry that is a step stays as it is; a canister becomes the events that it was made of. Law: each entry is shown once,
-also if a prompt was recorded as a step and is in the conversation as well.
+An entry that is a step is used unchanged. A canister becomes its original events. Law: each entry is shown
+once, even if a prompt is both a step and in the conversation.
 
 `JobExport` writes `events.jsonl` and numbered files: `001-prompt.txt`, `002-response.txt`, `003-tool-calls.json`,
 `004-tool-results.json`, ...
 
-`build_trace` says where a job's time, tokens and money went. Law: each round and each call is there once, in the order in
-which they began.
+`build_trace` reports a job's time, tokens and cost. Law: the trace has each round and each call once, in the order of
+their starts.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from callboard.text.surrogates import escape_surrogates
 CallState: TypeAlias = Literal["done", "failed", "open"]
 """State of a call; an open call has no result."""
 MAX_FAILURE: Final = 300
-"""Characters of why a call failed."""
+"""Maximum characters of the reason why a call failed."""
 
 
 class CallSpan(msgspec.Struct, kw_only=True):
-    """One call. It begins when the reply that made it has ended: calls of one reply may wait for each other."""
+    """One call. Its start is the end of its reply, because calls of one reply may wait for each other."""
 
     identifier: str
     name: str
@@ -43,12 +43,12 @@ class CallSpan(msgspec.Struct, kw_only=True):
 
     @property
     def seconds(self) -> float | None:
-        """Seconds that it took, None if that is not known."""
+        """Duration in seconds, None if it is not known."""
         return _seconds(self.began_at, self.ended_at)
 
 
 class RoundSpan(msgspec.Struct, kw_only=True):
-    """One round: the reply, and what it called."""
+    """One round: the reply and its calls."""
 
     number: int
     phase: str = ""
@@ -60,7 +60,7 @@ class RoundSpan(msgspec.Struct, kw_only=True):
 
     @property
     def seconds(self) -> float | None:
-        """Seconds that the model took, None if that is not known."""
+        """Seconds that the model took, None if they are not known."""
         return _seconds(self.began_at, self.replied_at)
 
     @property
@@ -100,7 +100,7 @@ def build_trace(entries: Iterable[JobEntry]) -> list[RoundSpan]:
 
 
 def describe_trace(rounds: list[RoundSpan]) -> list[dict[str, Any]]:
-    """The rounds as JSON has them."""
+    """Return the rounds as JSON."""
     return [
         {
             **msgspec.to_builtins(each),
@@ -119,7 +119,7 @@ EVENTS: Final = "events.jsonl"
 
 
 class JobExport:
-    """The files of a job in an empty folder, as a context manager."""
+    """Writes the files of a job to an empty folder, as a context manager."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -205,19 +205,19 @@ class JobExport:
 
 
 class EntrySteps:
-    """A stage from entries to steps: feed it a job's entries from the first one on, and call `finish` behind the last."""
+    """A stage from entries to steps. Feed it all entries of a job in order, and then call `finish`."""
 
     def __init__(self) -> None:
         self._has_prompt = False
-        """True if the prompt of the next round was a step already."""
+        """True if a step had the prompt of the next round."""
         self._has_round = False
-        """True if a step began the next round already."""
+        """True if a step started the next round."""
         self._round = 0
-        """The round of the reply that is not closed yet; 0 for none."""
+        """Round of the open reply, 0 for none."""
         self._calls = 0
 
     def feed(self, entry: JobEntry) -> list[Step]:
-        """The steps of an entry. Raises CallerError for a line that is no entry."""
+        """Return the steps of an entry. Raises CallerError if its line is not an entry."""
         item = entry.item
         match item:
             case core.AssistantCanister() | core.InvocationCanister():
@@ -235,7 +235,7 @@ class EntrySteps:
                 return [*self.finish(), item]
 
     def finish(self) -> list[Step]:
-        """The end of a reply that is open."""
+        """Return the end of an open reply."""
         if not self._round:
             return []
         self._round = 0
@@ -259,7 +259,7 @@ class EntrySteps:
 
 
 def read_steps(entries: Iterable[JobEntry]) -> Iterator[Step]:
-    """The steps of a job. Raises CallerError for a line that is no entry."""
+    """Yield the steps of a job. Raises CallerError if a line is not an entry."""
     stage = EntrySteps()
     for entry in entries:
         yield from stage.feed(entry)

@@ -1,10 +1,10 @@
-"""The store of durable jobs: their rows, their entries, and what people ask of them.
+"""The store of durable jobs: their rows, their entries, and the requests of people.
 
-Who runs a job writes through its `Claim`; everybody else through the store. A change from outside raises the job's fence,
-so that a runner that does not know of it yet cannot overwrite it.
+The runner of a job writes through its `Claim`; everybody else writes through the store. A change from outside raises
+the job's fence, so that a runner that does not know of the change cannot overwrite it.
 
-Laws: what makes a job go on (to be created, answered, resumed) queues its next segment in the same transaction, so that a
-failure leaves everything as it was; each method may be tried again after a commit that went unnoticed.
+Laws: a change that makes a job continue (creation, answer, resumption) queues the next segment in the same transaction,
+so a failure changes nothing. You may retry each method if the acknowledgement of its commit was lost.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ from callboard.telemetry import current_headers, names, open_span, switch
 SomeJob = TypeVar("SomeJob", bound=JobSummary)
 
 MAX_FAILURES: Final = 5
-"""How often a segment whose runner died, or that raised, is begun again without coming further."""
+"""Maximum restarts of a segment, without progress, after its runner died or it raised."""
 GIVEN_UP: Final = f"its worker died or failed {MAX_FAILURES + 1} times at the same place"
 DEAD: Final = "its worker died"
 _LOOK_SECONDS: Final = 0.2
@@ -69,9 +69,9 @@ class DurableStore(JobReader):
     """The jobs of a database.
 
     Args:
-        database: Where they are.
-        enqueue: Queues a job's segment in the transaction that makes it go on.
-        clock: The time in UTC.
+        database: The database.
+        enqueue: Queues a job's segment in the present transaction.
+        clock: Returns the time in UTC.
     """
 
     def __init__(
@@ -120,12 +120,12 @@ class DurableStore(JobReader):
             identifier: The job.
             segment: The number of the segment to run.
             executor: The id of this process.
-            find_obstacle: Returns why this process cannot run the job, "" if it can. A cancelled job needs only to be ended.
+            find_obstacle: Returns why this process cannot run the job, "" if it can. Not called for a cancelled job.
             find_model: Returns the name of the job's model, "" if it is not known.
 
         Raises:
-            Superseded: The segment is not to be run: the job has gone on, has ended, waits for a person, or was removed.
-            LeftToOthers: There is an obstacle, which the job's reason is now.
+            Superseded: The segment must not run: the job has continued or ended, waits for a person, or was removed.
+            LeftToOthers: This process cannot run the job. The job's reason has the obstacle.
         """
 
         def take(connection: Connection) -> Claim | CallboardError:
@@ -187,23 +187,23 @@ class DurableStore(JobReader):
         by: str = "",
         via: str = "Python",
     ) -> DurableJob:
-        """Answer an approval or a question; the last open answer queues the next segment, in the same transaction.
+        """Answer an approval or a question. The last open answer queues the next segment.
 
-        The answer becomes an entry of the job in that transaction. The first answer counts.
+        The same transaction adds the answer as an entry of the job. Later answers are refused.
 
         Args:
             identifier: The job.
             call_id: The call.
-            verdict: A question is answered by "allow" and a text.
-            digest: The digest of the approval that was read: it says what the answer is about.
-            reason: Reason of a denial; the model reads it.
+            verdict: "allow" or "deny". To answer a question, use "allow" and a text.
+            digest: The digest of the approval that was reviewed.
+            reason: Reason of a denial. The model reads it.
             text: Answer to a question.
             edited: Arguments that replace the model's.
             by: Name of the user, session, client or key that answers.
-            via: Face that takes the answer: terminal, board, AG-UI, ACP, MCP or Python.
+            via: Interface of the answer: terminal, board, AG-UI, ACP, MCP or Python.
 
         Raises:
-            CallerError: The answer cannot be taken: no such call, another digest, an earlier answer, or the job has ended.
+            CallerError: There is no such call, its digest differs, it has an answer, or the job has ended.
         """
         token = secrets.token_hex(8)
         answered = {"verdict": verdict, "reason": reason, "text": text, "edited": edited, "token": token}
@@ -241,7 +241,7 @@ class DurableStore(JobReader):
         return await self.database.run(take)
 
     async def request_cancel(self, identifier: str, reason: str = "cancelled") -> DurableJob:
-        """Cancel a job that does not run; a running job is ended by its runner. A job that has ended stays as it is.
+        """Cancel a job. The runner of a running job ends it. Do nothing if the job has ended.
 
         Raises CallerError if the job does not exist.
         """
@@ -259,12 +259,12 @@ class DurableStore(JobReader):
         return await self.database.run(cancel)
 
     async def resume(self, identifier: str, *, is_direct: bool = False) -> DurableJob:
-        """Let a job go on that was interrupted, cancelled or failed, from its last entry.
+        """Resume an interrupted, cancelled or failed job from its last entry.
 
         Args:
             identifier: The job.
-            is_direct: True if this process runs the job. Its queue stays, and a chat that completed goes on, too. Else workers of
-                its host run it.
+            is_direct: True if this process runs the job. Then it keeps its queue, and may be a completed chat.
+                Otherwise workers of its host run it.
 
         Raises:
             CallerError: The job completed, is a chat, has not ended, or does not exist.
@@ -288,7 +288,7 @@ class DurableStore(JobReader):
         return await self.database.run(go_on)
 
     async def amend(self, identifier: str, items: Sequence[Item], output: dict[str, Any]) -> DurableJob:
-        """Add entries to a job that has ended, and change its output. Raises CallerError for another job."""
+        """Add entries to a job that has ended, and change its output. Raises CallerError if it has not ended."""
 
         def add(connection: Connection) -> DurableJob:
             stored = _lock(connection, identifier)
@@ -302,16 +302,16 @@ class DurableStore(JobReader):
         return await self.database.run(add)
 
     async def retry(self, identifier: str) -> DurableJob:
-        """Return a new job with the same input and first entries; its parent is `JOB@0`. Raises CallerError."""
+        """Create and queue a job with the same input and initial entries. Its parent is `JOB@0`. Raises CallerError."""
         return await self.fork(identifier, 0, memory={})
 
     async def fork(self, identifier: str, at_round: int, *, memory: dict[str, Any] | None = None) -> DurableJob:
-        """Return a new job with the entries of the first rounds, whose first segment is queued; its parent is `JOB@ROUND`.
+        """Create and queue a job with the entries of the first rounds. Its parent is `JOB@ROUND`.
 
         Args:
-            identifier: The job.
-            at_round: Number of rounds of the new job; 0 are the entries it was created with.
-            memory: The new job's memory, by default the job's present one.
+            identifier: The job to fork.
+            at_round: Number of rounds to copy. 0 copies only the initial entries.
+            memory: Memory of the new job. The default is the memory of the forked job.
 
         Raises:
             CallerError: There is no such job, it is a chat, or it has fewer rounds.
@@ -336,7 +336,7 @@ class DurableStore(JobReader):
         return await self._add(job, make)
 
     async def remove(self, identifier: str) -> None:
-        """Delete a job that has ended, and all of its rows. Raises CallerError for another job."""
+        """Delete a job that has ended, and all of its rows. Raises CallerError if it has not ended."""
         job = await self.get(identifier)
 
         def remove(connection: Connection) -> None:
@@ -353,7 +353,7 @@ class DurableStore(JobReader):
         await self.database.run(remove)
 
     async def find_old(self, age: timedelta, queues: Collection[str] | None, limit: int) -> list[str]:
-        """Return some jobs of these queues, or of all, that ended longer ago, the oldest first."""
+        """Return up to `limit` jobs of these queues, or of all, that ended longer ago than `age`, the oldest first."""
         has_ended = jobs.c.state.in_(sorted(END_STATES))
         query = select(jobs.c.id).where(has_ended, jobs.c.completed_at < to_microseconds(self._clock() - age))
         query = query if queues is None else query.where(jobs.c.queue.in_(sorted(queues)))
@@ -361,9 +361,9 @@ class DurableStore(JobReader):
         return await self.database.read(lambda connection: [*connection.scalars(query)])
 
     def mark_abandoned(self, some: Sequence[SomeJob]) -> list[SomeJob]:
-        """Return the jobs as they are: a running job without a lease is interrupted. The rows stay as they are.
+        """Return the jobs with their true states: a running job without a lease is interrupted. Do not change the rows.
 
-        If no worker lives, the row of a job whose worker died says "running" forever.
+        If no worker runs, the row of a job whose worker died is "running" forever.
         """
         if not any(each.state == "running" for each in some):
             return list(some)
@@ -382,10 +382,10 @@ class DurableStore(JobReader):
         state: Literal["interrupted", "cancelled"] = "interrupted",
         reason: str = DEAD,
     ) -> DurableJob:
-        """End a running job whose worker is dead; every other job stays as it is. Return the job.
+        """End a running job whose worker is dead. Do nothing to any other job. Return the job.
 
-        A worker that was just killed still has its lease. So this waits until the lease has passed, or was renewed: a few
-        seconds at most.
+        A worker that was just killed still has its lease. So wait until the lease has expired or was renewed, which
+        takes a few seconds at most.
 
         Raises:
             CallerError: The job does not exist.
@@ -395,7 +395,7 @@ class DurableStore(JobReader):
             number, executor = job.segment, job.executor
 
             def take(connection: Connection, number: int = number, executor: str = executor) -> DurableJob | int:
-                """End the job if nobody has its lease; else return the end of the lease."""
+                """End the job if nobody has its lease. Otherwise return the end of the lease."""
                 lock_claims(connection)
                 its = (segments.c.job == identifier, segments.c.segment == number)
                 end = connection.scalar(select(segments.c.lease_until).where(*its, has_lease(connection.dialect.name)))
@@ -426,7 +426,7 @@ class DurableStore(JobReader):
                 added = make(connection, job)
                 self._enqueue(connection, added, 0)
                 return added
-            # By this call, whose commit went unnoticed, or by another in the same millisecond.
+            # The job comes from this call, if its acknowledgement was lost, or from another in the same millisecond.
             return stored.job if stored.job.created_at == job.created_at else None
 
         added = await self.database.run(add)
@@ -456,7 +456,7 @@ class DurableStore(JobReader):
         return self._change(connection, stored, state=state, reason=reason, waits_for="", completed_at=self._clock())
 
     def _change(self, connection: Connection, stored: StoredJob, **changes: Any) -> DurableJob:
-        """Change a job from outside of its claim, which has it no longer."""
+        """Change a job from outside of its claim, and end the claim."""
         job = replace(stored.job, updated_at=self._clock(), **changes)
         queries.change_job(connection, stored, job, stored.fence + 1)
         return job
@@ -470,7 +470,7 @@ def _lock(connection: Connection, identifier: str) -> StoredJob:
 
 
 def _trace_of_new_job(kind: str) -> Mapping[str, str]:
-    """Return what the input of a new job keeps of the trace that it is in; nothing while telemetry is off."""
+    """Return the trace for the input of a new job, nothing if telemetry is off."""
     if switch.recorder is None:
         return {}
     headers = current_headers()
@@ -485,14 +485,14 @@ def _refuse_chat(identifier: str) -> CallerError:
 
 
 def _describe_earlier(job: DurableJob, pending: Approval, answers: Sequence[ApprovalAnswered]) -> str:
-    """Return who answered first; `answers` are those to calls of this identifier."""
+    """Return who answered first. `answers` are the answers to calls with this identifier."""
     described = answers[-1].describe() if answers else {"allow": "Allowed", "deny": "Denied"}[pending.verdict]
     ended = f"; the job has ended ({job.state})" if job.has_ended else ""
     return f"it was answered already: {described}{ended}"
 
 
 def _check_answer(job: DurableJob, question: Approval | None, call_id: str, digest: str) -> Approval:
-    """Return the question. Raises CallerError that says why an answer cannot be taken."""
+    """Return the question. Raises CallerError if the answer cannot be accepted."""
     path = f"{job.id}:{call_id}"
     if job.has_ended:
         raise CallerError(f"the job has ended ({job.state}), so nothing is asked any more", path=path)
@@ -502,5 +502,5 @@ def _check_answer(job: DurableJob, question: Approval | None, call_id: str, dige
         raise CallerError(f"the job is {job.state} and does not wait for an answer", path=path)
     if question.digest != digest:
         hint = f"look at it again: callboard jobs show {job.id}"
-        raise CallerError("the call is not the one that was answered: it changed since", path=path, hint=hint)
+        raise CallerError("the call has changed since you reviewed it", path=path, hint=hint)
     return question

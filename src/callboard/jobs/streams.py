@@ -1,7 +1,7 @@
-"""What runs in this process is told to those who follow it here, before and beside what the store keeps.
+"""Live events of the jobs that run in this process, for their followers in this process.
 
-Pieces of text pass the store: they are worth nothing when the reply is there, and a commit for each would cost more than
-the model. So whoever follows a job in the process that runs it gets them, and everybody else gets the entries alone.
+Pieces of text are not stored, because the reply repeats them, and a commit for each piece would cost more than the
+model. So only followers in the process that runs a job get pieces. All other followers get only entries.
 """
 
 from __future__ import annotations
@@ -21,24 +21,24 @@ REPLY_PIECES: Final = (
     core.InvocationStarted,
     core.ArgumentsPiece,
 )
-"""Those of a reply that has no entry yet."""
+"""Pieces of a reply that has no entry yet."""
 PIECES: Final = (*REPLY_PIECES, core.ToolProgress, core.Nested)
-"""The events that are told; the others say what entries say."""
+"""Events that followers get. Entries repeat all other events."""
 MOST: Final = 10_000
-"""Pieces that wait for one follower. One that reads no faster loses the older ones, whose text the entries have."""
+"""Maximum waiting pieces of one follower. A slow follower loses older pieces, but the entries have their text."""
 JOBS: Final = 1000
-"""Jobs of which is known how far they were announced."""
+"""Maximum jobs whose last announced entry is remembered."""
 
 
 class Subscription:
-    """What one follower has not read yet: events, and numbers of entries that were committed."""
+    """The unread news of one follower: events, and numbers of committed entries."""
 
     def __init__(self, *, pieces: bool, announced: int = 0) -> None:
         self.pieces = pieces
         self._announced = announced
-        """The last entry that this process was told of."""
+        """Number of the last announced entry."""
         self._passed = 0
-        """An entry that was read before it was announced: what comes until then are pieces of it."""
+        """Number of an entry that was read before its announcement. Pieces are dropped until then."""
         self._news: deque[core.Event | int] = deque(maxlen=MOST)
         self._arrival = asyncio.Event()
 
@@ -51,7 +51,7 @@ class Subscription:
         self._arrival.set()
 
     def drop(self, number: int) -> None:
-        """Forget what came before the entry of this number: who has read the entry needs no pieces of it."""
+        """Drop everything before the entry of this number, because its reader does not need its pieces."""
         if self._announced < number:
             self._passed = number
             self._news.clear()
@@ -61,10 +61,10 @@ class Subscription:
             self._news.popleft()
 
     async def next(self, seconds: float) -> core.Event | int | None:
-        """The next piece, or the number of an entry that is there by now; None where nothing comes for so long."""
+        """Return the next piece, or the number of a committed entry. Return None after so many seconds without news."""
         if not self._news:
             self._arrival.clear()
-            # `wait_for` of Python 3.11 loses a cancellation that comes together with news.
+            # `wait_for` of Python 3.11 loses a cancellation that arrives together with news.
             with suppress(TimeoutError):
                 async with asyncio.timeout(seconds):
                     await self._arrival.wait()
@@ -77,17 +77,17 @@ class JobStreams:
     def __init__(self) -> None:
         self._followers: defaultdict[str, list[Subscription]] = defaultdict(list)
         self._announced: OrderedDict[str, int] = OrderedDict()
-        """The last entries of the jobs that were announced last, for those who follow them from now on."""
+        """Last entries of the most recently announced jobs, for new followers."""
 
     def publish(self, identifier: str, event: core.Event) -> None:
-        """Tell the followers of a job an event, if it is a piece."""
+        """Send an event to the followers of a job, if it is a piece."""
         if identifier in self._followers and isinstance(event, PIECES):
             for each in self._followers[identifier]:
                 if each.pieces:
                     each.put(event)
 
     def announce(self, identifier: str, number: int) -> None:
-        """Tell the followers of a job that entries up to this number are committed, or that its state has changed."""
+        """Notify the followers of a job that entries up to this number are committed, or that its state has changed."""
         self._announced[identifier] = number
         self._announced.move_to_end(identifier)
         if len(self._announced) > JOBS:
@@ -97,7 +97,7 @@ class JobStreams:
 
     @contextmanager
     def subscribe(self, identifier: str, *, pieces: bool = True) -> Iterator[Subscription]:
-        """Follow a job: its pieces and its entries, or its entries alone."""
+        """Follow the entries of a job and, if `pieces`, its pieces."""
         subscription = Subscription(pieces=pieces, announced=self._announced.get(identifier, 0))
         self._followers[identifier].append(subscription)
         try:

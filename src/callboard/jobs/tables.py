@@ -1,11 +1,10 @@
 """The tables of durable jobs, the same for SQLite and PostgreSQL, their version, and their rows as values.
 
-What a list shows stands in `callboard_jobs`, whose rows stay small because each write of a run changes one; what may be
-long stands beside it. Times are whole microseconds since 1970 in UTC, and JSON is text, so that both databases give
-back exactly what they were given. Entries are only ever added, and removed with their job.
+`callboard_jobs` has the fields that lists show. Its rows are small, because each write of a run changes a row. Long
+fields are in other tables. Times are whole microseconds since 1970 in UTC, and JSON is text, so both databases return
+exactly what was written. Entries are only added, and removed with their job.
 
-Law: a text that a database cannot hold is written with its odd characters spelled out, so that no job fails for what a
-file is called.
+Law: characters that a database cannot store are escaped, so a job never fails because of a file's name.
 """
 
 from __future__ import annotations
@@ -27,16 +26,16 @@ from callboard.text.surrogates import encode_json, escape_surrogates
 T = TypeVar("T", bound=msgspec.Struct)
 
 VERSION: Final = 3
-"""Increases when the tables change."""
+"""Version of the tables. It increases when they change."""
 PREFIX: Final = "callboard_"
 _LOCK: Final = 0x63616C6C
-"""The advisory lock under which PostgreSQL's tables are made."""
+"""PostgreSQL's advisory lock for the creation of tables."""
 
 _CLAIMS_LOCK: Final = 0x71756575
-"""The advisory lock under which PostgreSQL's workers claim segments."""
+"""PostgreSQL's advisory lock for claims of segments."""
 
 _KEY = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
-"""SQLite numbers rows by itself only where the column is INTEGER."""
+"""Type of keys. SQLite numbers rows automatically only if the column is INTEGER."""
 _tables = sa.MetaData()
 
 
@@ -57,8 +56,8 @@ jobs = sa.Table(
     _tables,
     sa.Column("key", _KEY, primary_key=True),
     sa.Column("fence", sa.BigInteger, nullable=False, default=0),
-    sa.Column("failures", sa.Integer, nullable=False, default=0),  # runners that died or failed and came no further
-    # From here on as the fields of JobSummary.
+    sa.Column("failures", sa.Integer, nullable=False, default=0),  # runners that died without progress
+    # The following columns are the fields of JobSummary.
     sa.Column("id", sa.Text, nullable=False, unique=True),
     *_texts("kind", "state", "reason", "waits_for", "title", "directory", "model", "error", "phase"),
     *_texts("queue", "partition", "executor", "parent", "schedule", "usage"),
@@ -71,7 +70,7 @@ jobs = sa.Table(
     sa.Column("updated_at", sa.BigInteger, nullable=False),
     sa.Index(f"{PREFIX}jobs_state", "state", "id"),
 )
-# A run changes its row often, and finds room beside it.
+# A run changes its row often, so leave room for new versions on the same page.
 _fill = sa.DDL("ALTER TABLE %(table)s SET (fillfactor = 60)")  # type: ignore[no-untyped-call]
 sa.event.listen(jobs, "after_create", _fill.execute_if(dialect="postgresql"))
 
@@ -168,7 +167,7 @@ segments = sa.Table(
     sa.Index(f"{PREFIX}segments_partition", "queue", "partition"),
     sa.Index(f"{PREFIX}segments_executor", "executor"),
 )
-"""The queue: segments that are due, delayed or run. Its times are milliseconds of the database's clock."""
+"""The queue: segments that are due, delayed or running. Its times are milliseconds of the database's clock."""
 
 queue_limits = sa.Table(
     f"{PREFIX}queue_limits",
@@ -177,19 +176,19 @@ queue_limits = sa.Table(
     *_integers("starts"),
     *_texts("started", default="[]"),
 )
-"""How many segments of a queue start a minute, and when those of the last minute started."""
+"""Limits of starts per minute for each queue, and the times of the last minute's starts."""
 
 _schema = sa.Table(f"{PREFIX}schema", _tables, sa.Column("version", sa.Integer, primary_key=True, autoincrement=False))
 
 PARTS: Final[Iterable[sa.Table]] = (documents, entries, open_calls, approvals, notifications)
-"""The tables whose rows go with a job."""
+"""Tables whose rows are removed with their job."""
 
 
 def has_tables(connection: sa.Connection, place: str) -> bool:
-    """Whether the tables are there.
+    """Return whether the tables exist.
 
     Raises:
-        CallerError: Another version of Callboard made them, or the file is another program's.
+        CallerError: Another version of Callboard made them, or another program made the file.
     """
     names = set(sa.inspect(connection).get_table_names())
     if _schema.name in names:
@@ -201,11 +200,11 @@ def has_tables(connection: sa.Connection, place: str) -> bool:
 
 
 def create_tables(connection: sa.Connection, place: str) -> None:
-    """Make the tables where they are missing, in one transaction.
+    """Create missing tables, in one transaction.
 
     Args:
-        connection: In a transaction that writes.
-        place: The database, for errors.
+        connection: A connection in a transaction that writes.
+        place: Name of the database, for errors.
 
     Raises:
         CallerError: As `has_tables`.
@@ -217,15 +216,15 @@ def create_tables(connection: sa.Connection, place: str) -> None:
 
 
 def lock_claims(connection: sa.Connection, lock: int = _CLAIMS_LOCK) -> None:
-    """Hold off whoever else claims segments, until the transaction ends."""
-    if connection.dialect.name == "postgresql":  # SQLite's transaction holds off every other one
+    """Block other claims of segments until the transaction ends."""
+    if connection.dialect.name == "postgresql":  # SQLite's transaction blocks every other one
         connection.execute(sa.select(sa.func.pg_advisory_xact_lock(lock)))
 
 
 def _check_version(connection: sa.Connection, place: str) -> None:
     version = connection.scalar(sa.select(sa.func.max(_schema.c.version))) or 0
     if version != VERSION:
-        message = f"the jobs in it are of version {version}, and this Callboard knows version {VERSION} alone"
+        message = f"its jobs have version {version}, but this Callboard reads only version {VERSION}"
         remove = f"rm {shlex.quote(place)}*" if connection.dialect.name == "sqlite" else "drop the database"
         older = f"{remove} removes them, or name another database"
         raise CallerError(message, path=place, hint=older if version < VERSION else "update Callboard")
@@ -238,7 +237,7 @@ _CLOCKS: Final = {
 
 
 def clock(dialect: str) -> sa.ColumnElement[int]:
-    """Return the time of the database in milliseconds: the one clock that all workers have."""
+    """Return the time of the database in milliseconds, the one clock that all workers share."""
     return sa.literal_column(_CLOCKS[dialect], sa.BigInteger)
 
 
@@ -248,14 +247,14 @@ def has_lease(dialect: str) -> sa.ColumnElement[bool]:
 
 
 def lease_renewal(dialect: sa.Dialect, executor: str, seconds: float) -> str:
-    """Return the statement that lets the leases of an executor end so many seconds from now."""
+    """Return the statement that renews the leases of an executor for so many seconds."""
     statement = sa.update(segments).where(segments.c.executor == executor)
     renewed = statement.values(lease_until=clock(dialect.name) + int(seconds * 1000))
     return str(renewed.compile(dialect=dialect, compile_kwargs={"literal_binds": True}))
 
 
 def insert_once(table: sa.Table, connection: sa.Connection) -> Any:
-    """Return an insertion that leaves existing rows alone: a commit that went unnoticed wrote them."""
+    """Return an insertion that keeps existing rows, which an unacknowledged commit wrote."""
     return _insert_once(table, connection.dialect.name)
 
 
@@ -279,7 +278,7 @@ def to_moment(microseconds: int) -> datetime:
 
 
 def to_row(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields of a job or an approval as a database takes them."""
+    """Return the fields of a job or an approval as values of columns."""
     return {name: _to_column(value) for name, value in fields.items()}
 
 
@@ -296,12 +295,12 @@ def _to_column(value: Any) -> Any:
 
 
 def from_rows(rows: sa.Result[Any], kind: type[T]) -> Iterator[T]:
-    """Yield the values of rows, whose columns are named as the fields; columns of other names are passed over.
+    """Yield the values of rows. Columns have the names of the fields; other columns are ignored.
 
     Raises:
         CallerError: A row is in another format.
     """
-    names = tuple(map(str, rows.keys()))  # SQLAlchemy's are of a kind of their own
+    names = tuple(map(str, rows.keys()))  # SQLAlchemy's names have a type of their own
     conversions = [(name, _FROM_COLUMN[name]) for name in names if name in _FROM_COLUMN]
     for row in rows.all():
         fields = dict(zip(names, row, strict=True))

@@ -1,12 +1,12 @@
 """The engine for fleets: Temporal decides which worker runs which segment.
 
-A job is a workflow, and each of its segments is an activity. The row of a due segment is the outbox: it is written in the
-transaction of the job, by processes that know nothing of Temporal. Every worker sweeps the rows that are due, and signals
-the workflow of the job, which the signal starts if it does not run. So a signal that is lost after a commit, with the
-process that was to send it or with the state of the server, is sent again.
+A job is a workflow, and each of its segments is an activity. The row of a due segment is an outbox. It is written in
+the job's transaction, by processes that do not use Temporal. Every worker sweeps the due rows, and signals the workflow
+of the job. The signal starts the workflow if it does not run. A lost signal is sent again, even if the process that
+should send it died after the commit, or the server lost its state.
 
-Temporal offers a segment, and the lease of its row decides: an activity begins only if it takes the lease, as a claim of
-the embedded engine does. So a segment runs once, also if Temporal loses sight of the process that runs it.
+Temporal offers a segment, but the lease of its row decides. An activity starts only if it takes the lease, as in the
+embedded engine. So a segment runs once, even if Temporal loses contact with the process that runs it.
 
 The server must be durable. Each database needs a namespace of its own.
 """
@@ -52,7 +52,7 @@ from callboard.jobs.tables import jobs, lock_claims, segments
 SENDING_SECONDS: Final = 8
 """Seconds until another worker signals a segment whose signal was not confirmed."""
 WAITING_SECONDS: Final = 300
-"""Seconds until an unclaimed segment is signalled again: the server may have lost the first signal."""
+"""Seconds until an unclaimed segment is signalled again, because the server may have lost the first signal."""
 AT_ONCE: Final = 100
 """Maximum segments that one sweep signals."""
 CONNECT_TIMEOUT: Final = timedelta(seconds=5)
@@ -77,14 +77,14 @@ _log = logging.getLogger("callboard.jobs")
 
 @workflow.defn(name=WORKFLOW)
 class JobWorkflow:
-    """Runs the segments of a job that it is signalled, one after another."""
+    """Runs the signalled segments of a job, one after another."""
 
     def __init__(self) -> None:
         self._due: list[int] = []
 
     @workflow.signal(name="due")
     def add(self, segment: int) -> None:
-        """Note that a segment is due."""
+        """Add a due segment."""
         if segment not in self._due:
             self._due.append(segment)
 
@@ -219,7 +219,7 @@ class TemporalEngine(DatabaseEngine):
         await self.database.run(lambda connection: connection.execute(sa.delete(segments).where(*mine)))
 
     def _claim(self, job: str, segment: int, connection: Connection) -> bool:
-        """Take the lease of a segment; False if the segment has ended, or never was due. Raises ApplicationError."""
+        """Take the lease of a segment. Return False if it has ended or never was due. Raises ApplicationError."""
         lock_claims(connection)
         its = is_segment(job, segment)
         if connection.execute(sa.select(segments.c.job).where(*its)).first() is None:
@@ -259,7 +259,7 @@ class TemporalEngine(DatabaseEngine):
         return len(sent)
 
     def _find_due(self, connection: Connection, limit: int) -> list[Any]:
-        """The rows that are to be signalled, with the kind and the directory of their jobs."""
+        """Return the rows to signal, with the kind and the directory of their jobs."""
         due, busy = segments.c, segments.alias().c
         is_free = due.lease_until.is_(None) & (due.due_at <= self._now) | (due.lease_until < self._now)
         same = (busy.queue == due.queue) & (busy.partition == due.partition)
@@ -269,7 +269,7 @@ class TemporalEngine(DatabaseEngine):
         return [*connection.execute(query.order_by(due.priority, due.due_at, due.job).limit(limit))]
 
     def _take(self, taken: dict[tuple[str, int], Any], connection: Connection) -> None:
-        """Add the due rows to `taken`. An earlier attempt may have committed and lost the answer, so its rows stay."""
+        """Add the due rows to `taken`. Keep the rows of an earlier attempt, because it may have committed."""
         lock_claims(connection)
         partitions = set()
         for row in self._find_due(connection, AT_ONCE):
@@ -280,11 +280,11 @@ class TemporalEngine(DatabaseEngine):
             taken[row.job, row.segment] = row
 
     def _wait(self, seconds: int) -> sa.Update:
-        """Return the update that lets a segment wait for a worker for so many seconds before the next signal."""
+        """Return the update that delays a segment's next signal by so many seconds."""
         return sa.update(segments).values(executor=None, lease_until=self._now + seconds * 1000)
 
     async def _signal(self, row: Any) -> str:
-        """Signal a segment. Return why that failed, or ""."""
+        """Signal a segment. Return the reason for a failure, or ""."""
         agent = row.queue.partition("agent:")[2] or row.kind or ""
         pairs = [SearchAttributePair(STATE, "pending"), SearchAttributePair(AGENT, agent)]
         signal = self._client.start_workflow(

@@ -1,15 +1,14 @@
-"""The worker: runs the segments of some queues in this process, until it is told to stop.
+"""The worker runs the segments of some queues in this process, until it is stopped.
 
-It joins the engine (which claims segments), the schedules (each worker submits what is due), and a look, three times a
-second, for running jobs that are to be cancelled.
+It combines the engine, which claims segments, the schedules, which each worker checks, and a check for cancelled jobs
+three times a second.
 
-Laws: all segments run on the event loop that entered the worker, one task each; a worker that stops claims nothing more,
-lets each segment come to a safe point, and hands the rest back at once, not when its lease has passed.
+Laws: all segments run on the event loop that entered the worker, one task each. A worker that stops makes no claims,
+lets each segment reach a safe point, and hands the rest back at once, before its lease ends.
 
-A process that lost its lease may have been presumed dead, so it must stop what its jobs do. A worker of its own process
-ends that process. In a process that has more to do, such as to serve requests, `EmbeddedWorker` cancels the tasks of the
-jobs instead, with what they have called, and another worker begins, under a new id. Who entered it does not notice that,
-nor that the database was away meanwhile.
+A process that lost its lease may have been presumed dead, so it must stop its jobs. A dedicated worker process ends. In
+a process with other work, such as serving requests, `EmbeddedWorker` cancels the jobs' tasks and their calls instead,
+and starts another worker with a new id. Its caller notices neither this nor a database outage.
 """
 
 from __future__ import annotations
@@ -35,20 +34,20 @@ from callboard.jobs.store import DurableStore
 from callboard.jobs.streams import JobStreams
 
 RESTART_SECONDS: Final = 1.0
-"""Seconds before another worker begins; while the database is away, each of them fails."""
+"""Seconds before another worker starts. While the database is away, each start fails."""
 CANCEL_SECONDS: Final = 0.3
 SCHEDULE_SECONDS: Final = 5.0
 """Seconds between checks for due schedules. A scheduled job starts at most this late."""
 GRACE_SECONDS: Final = 10.0
-"""Seconds that a segment has to come to a safe point."""
+"""Seconds that a segment has to reach a safe point."""
 IDLE_SECONDS: Final = 0.1
 
 _log = logging.getLogger("callboard.jobs")
 
 
 RunControlled = Callable[[str, int, SegmentControl], Coroutine[Any, Any, None]]
-"""Runs the segment of a job, by its number, until its outcome is written. If it raises, the segment goes back to its queue
-and begins again some seconds later.
+"""Runs the segment of a job, by its number, until its outcome is written. If it raises, the segment starts again some
+seconds later.
 """
 
 
@@ -61,8 +60,8 @@ class Worker:
         run_segment: Runs a segment.
         queues: The queues to serve, with their settings.
         concurrency: Maximum segments that run here at once.
-        on_loss: Called in a thread, with the reason, if the lease is lost; it must abandon the worker. By default the process
-            ends there.
+        on_loss: Called in a thread, with the reason, if the lease is lost; it must abandon the worker. By default the
+            process ends there.
     """
 
     def __init__(
@@ -102,18 +101,18 @@ class Worker:
             await self._engine.hand_back()
 
     def stop(self) -> None:
-        """Let `run` return. Leaving the worker is what stops it."""
+        """Let `run` return. Exit the context manager to stop the worker."""
         self._stopping.set()
 
     def abandon(self) -> None:
-        """Stop at once what runs here, because it may run elsewhere already, and let `run` return."""
+        """Cancel all segments at once, because they may already run elsewhere, and let `run` return."""
         self._is_abandoned = True
         self._stopping.set()
         for task, _ in self._running.values():
             task.cancel()
 
     def cancel(self, job_id: str) -> None:
-        """Cancel the segment of a job that is to be cancelled, if it runs here."""
+        """Cancel the segment of a cancelled job, if it runs here."""
         task, control = self._running.get(job_id, (None, None))
         if task is not None and control is not None and not control.cancel_requested:
             control.cancel_requested = True
@@ -179,7 +178,7 @@ class Worker:
 
 
 class EmbeddedWorker:
-    """Runs workers one after another while it is entered. `make_worker` makes a worker of its `on_loss`."""
+    """Runs workers one after another while it is entered. `make_worker` creates a worker with the given `on_loss`."""
 
     def __init__(self, make_worker: Callable[..., Worker]) -> None:
         self._make_worker = make_worker
@@ -188,7 +187,7 @@ class EmbeddedWorker:
         self._running: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Self:
-        """Return when the first worker works. Raises what keeps it from that."""
+        """Return when the first worker runs. Raises the error that prevents its start."""
         begun: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._running = asyncio.create_task(self._run(begun))
         try:
@@ -216,7 +215,7 @@ class EmbeddedWorker:
         while not self._closing.is_set():
             try:
                 await self._run_worker(begun)
-            except Exception as error:  # noqa: BLE001  # of the database, in whichever way it fails
+            except Exception as error:  # noqa: BLE001  # any failure of the database
                 if not begun.done():
                     begun.set_exception(error)
                     return
@@ -251,10 +250,10 @@ async def prepare_worker(
     on_segment: OnSegment | None = None,
     concurrency: int = 4,
 ) -> AsyncIterator[Callable[..., Worker]]:
-    """Return what makes a worker, as the user's settings say, and do meanwhile what is done beside it.
+    """Return a function that makes a worker with the user's settings, and run the worker's services meanwhile.
 
-    `queues` has the starts a minute that replace those of the settings, 0 for none; `show` shows a failure to the user, in one
-    line. Raises CallerError if the settings are wrong.
+    `queues` has starts per minute that override the settings, 0 to keep them. `show` shows a failure to the user, in
+    one line. Raises CallerError if the settings are wrong.
     """
     settings = await asyncio.to_thread(load_job_settings)
     served = {name: settings.queues.get(name, QueueSettings()) for name in queues}
@@ -275,9 +274,9 @@ async def prepare_worker(
 async def open_worker(
     store: DurableStore, kinds: Iterable[JobKind], queues: Iterable[str], streams: JobStreams, **options: Any
 ) -> AsyncIterator[None]:
-    """Run the jobs of these queues beside other work; `options` are those of `prepare_worker`.
+    """Run the jobs of these queues next to other work, with the options of `prepare_worker`.
 
-    Raises CallerError if the settings are wrong, DatabaseUnavailable if the worker cannot begin.
+    Raises CallerError if the settings are wrong, DatabaseUnavailable if the worker cannot start.
     """
     preparing = prepare_worker(store, kinds, dict.fromkeys(queues, 0), _log.warning, streams=streams, **options)
     async with preparing as make_worker, EmbeddedWorker(make_worker):
