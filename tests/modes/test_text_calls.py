@@ -114,7 +114,7 @@ def test_a_marker_in_a_final_answer_is_noted_once_before_the_end():
     events = coalesce(watch_hermes([TextPiece("A <tool_call> and a <tool_call>."), ReplyEnded("stop")]))
     assert [type(event) for event in events] == [TextPiece, Note, ReplyEnded]
     assert missed([TextPiece("A <tool_call>."), ReplyEnded("stop")]) == [
-        "the reply holds '<tool_call>' at character 2, and no call came of it"
+        "the reply contains '<tool_call>' at character 2, but no call was found"
     ]
     assert missed([TextPiece("A <tool_call>"), TextPiece(" is it."), ReplyEnded("length")])
 

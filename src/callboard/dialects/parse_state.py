@@ -120,7 +120,7 @@ class ParseState:
     def miss(self, sign: str, begin: int) -> None:
         """Remember a sign of a call at this offset that led to no call."""
         if self.missed is None:
-            text = f"the reply holds {sign!r} at character {begin}, and no call came of it"
+            text = f"the reply contains {sign!r} at character {begin}, but no call was found"
             self.missed = Note("alert", text, (begin, begin), "missed_call")
 
     def emit(self, event: Event) -> None:

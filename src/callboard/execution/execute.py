@@ -276,7 +276,7 @@ def find_category(error: BaseException) -> Category:
 
 
 async def _in_turn(context: Context, key: bytes, run: Callable[[], Awaitable[_T]]) -> _T:
-    """Run when no equal call of the run is under way, so that the cache may have the result of the earlier one."""
+    """Run when no call with the same key is under way, so that the cache may answer an equal call."""
     # A lock exists as long as a call holds it or waits for it.
     locks = context.namespace.setdefault(_LOCKS, WeakValueDictionary())
     lock = locks.get(key)

@@ -198,7 +198,7 @@ class _Rule:
 
 
 def _judge(about: _Subject, rules: Sequence[_Rule], invoker: Invoker) -> Decision:
-    """Return the first certain decision. A rule that may match leads to a question, unless a later one denies."""
+    """Decide by the first certain match of `rules`. A possible match before it asks, unless the certain one denies."""
     unclear: Decision | None = None
     for each in rules:
         pattern, permission = each.rule.pattern, each.rule.permission

@@ -53,7 +53,7 @@ def test_the_same_arguments_in_another_spelling_are_the_same_call(one, other):
     assert given_calls(events) == [0]
     (note,) = [event for event in events if isinstance(event, core.Note)]
     assert (note.kind, note.code) == ("dropped", "duplicate")
-    assert note.text == "a call of f in the wire's field was told before at another place: it is one call"
+    assert note.text == "a call of f in the wire's field repeats a call from another place and was dropped"
 
 
 @table(("one", "other"), [({"n": 1}, {"n": 2}), ({"n": 1}, {"n": True}), ({"x": "1"}, {"x": 1})])

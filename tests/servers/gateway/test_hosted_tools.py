@@ -572,6 +572,6 @@ async def test_a_missed_call_is_logged_once(hosting, caplog):
     said = "I call the tool: <tool_call>add 1 2</tool_call> One moment."
     async with hosting([said], facts=WRITES) as served:
         await OVER["responses"](served, QUESTION)
-    lines = [each.getMessage() for each in caplog.records if "no call came of it" in each.getMessage()]
+    lines = [each.getMessage() for each in caplog.records if "no call was found" in each.getMessage()]
     backend = served.backend.url.removeprefix("http://").removesuffix("/v1")
-    assert lines == [f"{backend}: the reply holds '<tool_call>' at character 17, and no call came of it"]
+    assert lines == [f"{backend}: the reply contains '<tool_call>' at character 17, but no call was found"]

@@ -18,7 +18,7 @@ OTHER = '<tool_call>\n{"name": "bash", "arguments": {"command": "ls"}}\n</tool_c
 TOOLS = {"bash": {"type": "object", "properties": {"command": {"type": "string"}}, "required": ["command"]}}
 ALERT = "a call of bash stands word for word in the result of read_page (call_1): it passes as text"
 MARKER = "I call the tool: <tool_call>bash ls</tool_call> One moment."
-WARNING = "the reply holds '<tool_call>' at character 17, and no call came of it"
+WARNING = "the reply contains '<tool_call>' at character 17, but no call was found"
 ENDS = {
     "chat": '"finish_reason":"stop"',
     "messages": '"stop_reason":"end_turn"',

@@ -77,7 +77,7 @@ class DuplicateFilter:
                 if duplicate:
                     self._indices.drop(event.index)
                     where = f"a call of {replace_invisible(event.name[:_MAX_NAME])} in {_PLACES[event.found_in]}"
-                    text = f"{where} was told before at another place: it is one call"
+                    text = f"{where} repeats a call from another place and was dropped"
                     events.append(core.Note("dropped", text, event.offsets, "duplicate"))
                 else:
                     self._calls[event.name].add(event, is_open=event.index not in self._ends)
