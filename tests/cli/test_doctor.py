@@ -237,7 +237,7 @@ def test_what_was_found_out_is_written_shown_and_used(examine, file):
     result, url = examine("--write")
     assert "merge_system_messages, " in result.stderr
     assert result.stderr.endswith(f" of fake-model are in {file}\n")
-    assert result.stdout.index("schema held") < result.stdout.index("Codex")
+    assert result.stdout.index("schema enforced") < result.stdout.index("Codex")
     shown = json.loads(explain("--json"))
     fact = shown["facts"]["merge_system_messages"]
     assert (fact["value"], fact["source"]) == (True, "user")

@@ -51,8 +51,8 @@ def test_without_arguments_there_is_help(invoke):
         (["serve", "--local", "x", "--backend-wire", "morse"], 2, "--backend-wire: "),
         (["serve", "--backend", "llama"], 2, "--backend: llama is not a URL that a provider can be asked at; did you "),
         (["doctor", "--backend", "llama"], 2, "--backend: llama is not a URL that a provider can be asked at; did you"),
-        (["serve"], 2, "--backend: no backend; give its URL, or --local NAME"),
-        (["doctor"], 2, "--backend: no backend; give its URL, or --local NAME"),
+        (["serve"], 2, "--backend: no backend; set its URL, or --local NAME"),
+        (["doctor"], 2, "--backend: no backend; set its URL, or --local NAME"),
         (["debug"], 2, "--symptoms: missing 'symptoms' in input; write callboard debug \"...\", or give --symptoms"),
         (["build"], 2, "--description: missing 'description' in input; write callboard build \"...\""),
         (

@@ -160,8 +160,8 @@ BEHIND = ("--backend", "http://127.0.0.1:9/v1", "--port", "0")
         ([*BEHIND, "--workers", "0"], "--workers"),
         ([*BEHIND, "--log-level", "loud"], "--log-level"),
         ([*BEHIND, "--backend-key", "NOT_SET_HERE"], "NOT_SET_HERE"),
-        ([*BEHIND, "--host", "0.0.0.0"], "beyond this machine everybody could ask"),
-        ([*BEHIND, "--host", "::"], "give --key, or stay on 127.0.0.1"),
+        ([*BEHIND, "--host", "0.0.0.0"], "without a key anybody could use the gateway"),
+        ([*BEHIND, "--host", "::"], "set --key, or stay on 127.0.0.1"),
         ([*BEHIND, "--host", "203.0.113.7", "--key", "sk-1234567890123"], "203.0.113.7:0"),
         ([*BEHIND, "--host", "no such host"], "no such host"),
         ([*BEHIND, "--config", "nowhere.toml"], "nowhere.toml"),
@@ -181,8 +181,8 @@ def test_what_cannot_be_served(invoke, arguments, said):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--model-map", "a=b"], "--model-map: it does not say which backend it is for"),
-        (["--backend-wire", "messages"], "--backend-wire: it does not say which backend it is for"),
+        (["--model-map", "a=b"], "--model-map: does not say which backend it is for"),
+        (["--backend-wire", "messages"], "--backend-wire: does not say which backend it is for"),
         (["--profile", "speed=3"], "no fact 'speed'"),
     ],
 )
@@ -199,7 +199,7 @@ def test_flags_beside_a_file_are_for_its_backends(invoke, tmp_path, arguments, s
     ("store", "said"),
     [
         ("postgresql://user:pass-word@127.0.0.1:1/none", "refused"),
-        ("postgres://user:pass-word@127.0.0.1:port/none", "not a database's URL"),
+        ("postgres://user:pass-word@127.0.0.1:port/none", "not a database URL"),
     ],
 )
 def test_a_store_that_cannot_be_had_is_said_in_one_line(callboard, store, said, workers):

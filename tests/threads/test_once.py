@@ -346,5 +346,5 @@ async def test_a_request_that_says_nothing_is_refused_with_words(front, body):
     async with FakeBackend(["Hello"]) as backend, serve_gateway(backend) as gateway:
         answer, asked = await gateway.post(front, {"model": "m", **body}), backend.requests
     assert answer.status == 400
-    assert "nothing is said to the model" in answer.body["error"]["message"]
+    assert "the conversation is empty" in answer.body["error"]["message"]
     assert not [each for each in asked if each.method == "POST"]

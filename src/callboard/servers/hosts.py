@@ -1,4 +1,4 @@
-"""Names of hosts: which of them only this machine reaches."""
+"""Host names, and whether only this machine can reach them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _HOST: Final = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(?::[0-9]*)?")
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine reaches the host."""
+    """Return whether only this machine can reach the host."""
     try:
         return ip_address(host).is_loopback
     except ValueError:
@@ -18,6 +18,6 @@ def is_loopback(host: str) -> bool:
 
 
 def host_name(value: str) -> str:
-    """The name in a Host header, without its port and in lower case; "" for a value that is not a name and a port."""
+    """Return the name in a Host header, in lower case and without port; "" if the value is not a name and a port."""
     match = _HOST.fullmatch(value)
     return match[1].lower() if match is not None else ""

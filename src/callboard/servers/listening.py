@@ -1,9 +1,8 @@
-"""The socket that a server listens on, and a uvicorn server whose process ends as a command should.
+"""The socket that a server listens on, and a uvicorn server whose process ends like a command.
 
-Laws: answers are sent without delay on what it accepts: asyncio sets TCP_NODELAY only on sockets that say they are TCP,
-and those of `socket.create_server`, or made without a protocol, do not. A server says that it is ready when it takes
-requests; SIGTERM and SIGINT are an orderly end, with status 0; an application that cannot start ends with uvicorn's own
-status for that.
+Laws: answers are sent without delay: asyncio sets TCP_NODELAY only on sockets with the protocol TCP, which sockets of
+`socket.create_server` lack. A server reports that it is ready when it accepts requests. SIGTERM and SIGINT end it in
+good order, with status 0. An application that cannot start ends with uvicorn's own status for this case.
 """
 
 from __future__ import annotations
@@ -26,14 +25,14 @@ if TYPE_CHECKING:
 
 
 class OrderlyServer(uvicorn.Server):
-    """The server; `ready` is called when it takes requests."""
+    """The server. `ready` is called when it accepts requests."""
 
     def __init__(self, config: uvicorn.Config, ready: Callable[[], None] = lambda: None) -> None:
         super().__init__(config)
         self._ready = ready
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """End in good order, or at once with the second SIGINT. uvicorn's own handler would raise the signal again."""
+        """End in good order, or at once on the second SIGINT. uvicorn's own handler would raise the signal again."""
         self.force_exit = self.force_exit or (self.should_exit and sig == signal.SIGINT)
         self.should_exit = True
 
@@ -43,16 +42,16 @@ class OrderlyServer(uvicorn.Server):
 
 
 BACKLOG: Final = 4096
-"""Connections that the system accepts before we do; it takes no more than net.core.somaxconn of them."""
+"""Connections that may wait for the server to accept them. The system allows at most net.core.somaxconn."""
 
 
 def listen(host: str, port: int, *, hint: str) -> socket.socket:
-    """A socket that listens already, so that its address can be used at once.
+    """Return a socket that already listens, so that its address can be used immediately.
 
     Args:
         host: A name or address of this machine.
-        port: 0 takes a free one.
-        hint: What to do where the port is taken.
+        port: The port. 0 chooses a free one.
+        hint: Advice if the port is taken.
 
     Raises:
         CallerError: There is no such address, or it is taken.
@@ -70,9 +69,9 @@ def listen(host: str, port: int, *, hint: str) -> socket.socket:
 
 
 def call_at_signals(notify: Callable[[], None]) -> None:
-    """Call a function in this event loop when the process is told to stop, before its server's own handler runs.
+    """Call a function in this event loop when a signal ends the process, before the server's own handler runs.
 
-    A server waits for open responses, and only then tells its application that it ends.
+    A server first waits for open responses, and only then shuts down its application.
     """
     if threading.current_thread() is not threading.main_thread():
         return
@@ -92,9 +91,9 @@ def call_at_signals(notify: Callable[[], None]) -> None:
 
 
 def report_failure(app: ASGIApp) -> ASGIApp:
-    """The same application, but what keeps it from starting is one line of the log, and an end by force is none.
+    """Return the application with startup failures logged in one line, and without a log line for a forced end.
 
-    Starlette gives the server a traceback of each.
+    Starlette would give the server a traceback of each.
     """
 
     async def call(scope: Scope, receive: Receive, send: Send) -> None:
@@ -102,7 +101,7 @@ def report_failure(app: ASGIApp) -> ASGIApp:
             match sys.exception():
                 case CallboardError() as error:
                     message = {**message, "message": str(error)}
-                case asyncio.CancelledError():  # told to stop for the second time
+                case asyncio.CancelledError():  # the second signal
                     message = {**message, "message": ""}
             await send(message)
 

@@ -1,7 +1,7 @@
 """Standard input and output as a wire to one client (POSIX).
 
-Law: nothing but the protocol reaches the descriptors: what tools and their children print goes to standard error, and
-their standard input is empty.
+Law: only the protocol reaches the descriptors. Output of tools and their children goes to standard error, and their
+standard input is empty.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from contextlib import contextmanager, suppress
 from typing import Any, BinaryIO, Final, NamedTuple
 
 _PARENT_CHECK_SECONDS: Final = 1.0
-"""Seconds between two looks at the parent."""
+"""Seconds between checks of the parent process."""
 
 
 class StdioDescriptors(NamedTuple):
-    """File descriptors."""
+    """File descriptors of the wire."""
 
     read: int
     write: int
@@ -28,7 +28,7 @@ class StdioDescriptors(NamedTuple):
 
 @contextmanager
 def claim_stdio() -> Generator[StdioDescriptors]:
-    """Standard input and output as they were; while it is entered, they are nothing and standard error."""
+    """Yield the original standard input and output. Meanwhile standard input is empty, and output goes to stderr."""
     sys.stdout.flush()
     wire = StdioDescriptors(os.dup(0), os.dup(1))
     nothing = os.open(os.devnull, os.O_RDONLY)
@@ -40,13 +40,13 @@ def claim_stdio() -> Generator[StdioDescriptors]:
     finally:
         sys.stdout.flush()
         for private, standard in zip(wire, (0, 1), strict=True):
-            os.set_blocking(private, True)  # other holders of the file expect that
+            os.set_blocking(private, True)  # other holders of the file expect it
             os.dup2(private, standard)
             os.close(private)
 
 
 async def run_until_gone(serve: Coroutine[Any, Any, None]) -> None:
-    """Serve until it ends, SIGTERM comes, or the parent is gone: somebody else may hold the other end of the wire then."""
+    """Serve until `serve` ends, SIGTERM arrives, or the parent is gone: another process may keep the wire open then."""
     loop = asyncio.get_running_loop()
     terminated = asyncio.Event()
     serving = asyncio.create_task(serve)
@@ -65,12 +65,12 @@ async def run_until_gone(serve: Coroutine[Any, Any, None]) -> None:
 
 async def _wait_for_orphaning() -> None:
     parent = os.getppid()
-    while os.getppid() == parent:  # noqa: ASYNC110  # nothing tells of it
+    while os.getppid() == parent:  # noqa: ASYNC110  # there is no event for it
         await asyncio.sleep(_PARENT_CHECK_SECONDS)
 
 
 async def open_reader(descriptor: int, limit: int) -> tuple[asyncio.StreamReader, Callable[[], None]]:
-    """A reader of the descriptor, for lines of at most `limit` bytes, and a function that closes it."""
+    """Return a reader of the descriptor, for lines of at most `limit` bytes, and a function that closes it."""
     reader = asyncio.StreamReader(limit=limit)
     if _is_pollable(descriptor):
         protocol = asyncio.StreamReaderProtocol(reader)
@@ -84,7 +84,7 @@ async def open_reader(descriptor: int, limit: int) -> tuple[asyncio.StreamReader
 
 
 class Writer:
-    """Text to a client. `post` and `write` never wait for it, `flush` does, except for a regular file."""
+    """Writes text to a client. `post` and `write` never wait for the client; `flush` does, except for regular files."""
 
     def __init__(self, output: asyncio.StreamWriter | BinaryIO) -> None:
         self._output = output
@@ -98,12 +98,12 @@ class Writer:
 
     async def flush(self) -> None:
         if isinstance(self._output, asyncio.StreamWriter):
-            with suppress(ConnectionError):  # nobody reads any more; the end of the input follows
+            with suppress(ConnectionError):  # the client is gone; the end of the input follows
                 await self._output.drain()
 
 
 async def open_writer(descriptor: int) -> Writer:
-    """A writer to the descriptor."""
+    """Return a writer to the descriptor."""
     file = os.fdopen(os.dup(descriptor), "wb", 0)
     if not _is_pollable(descriptor):
         return Writer(file)
@@ -113,6 +113,6 @@ async def open_writer(descriptor: int) -> Writer:
 
 
 def _is_pollable(descriptor: int) -> bool:
-    """Whether the event loop can wait for it: a pipe, a socket or a terminal, not a file."""
+    """Return whether the event loop can wait for the descriptor: for a pipe, socket or terminal, not for a file."""
     mode = os.fstat(descriptor).st_mode
     return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or os.isatty(descriptor)

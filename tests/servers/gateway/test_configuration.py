@@ -114,8 +114,8 @@ def test_a_file_that_is_not_there(tmp_path):
 @table(
     ("backend", "said"),
     [
-        ({}, "a backend has a url, or is local"),
-        ({"url": "http://x", "local": "qwen"}, "a backend has a url, or is local"),
+        ({}, "a backend needs either a url or local"),
+        ({"url": "http://x", "local": "qwen"}, "a backend needs either a url or local"),
         ({"url": "127.0.0.1:8080"}, "not a URL"),
         ({"url": "ftp://x"}, "not a URL"),
         ({"url": "http://"}, "not a URL"),
@@ -217,4 +217,4 @@ def test_flags_of_one_backend_are_for_a_file_with_one(written, monkeypatch):
     assert (backend.wire, backend.key, backend.model_map, backend.mode) == ("messages", "secret", {"a": "b"}, "native")
     for name, flag in [("wire", "--backend-wire"), ("key_variable", "--backend-key"), ("model_map", "--model-map")]:
         said = wrong(written(TWO), {}, None, {name: fields[name]})
-        assert said.startswith(f"{flag}: it does not say which backend it is for")
+        assert said.startswith(f"{flag}: does not say which backend it is for")

@@ -369,7 +369,7 @@ async def test_a_packed_body_is_refused_with_what_to_do(beside, front):
     assert plain.status == 200
     for encoding, answer in zip(encodings, packed, strict=True):
         assert (answer.status, answer.headers["accept-encoding"]) == (415, "identity")
-        assert f"send this one without content-encoding '{encoding}'" in answer.text
+        assert f"send no content-encoding '{encoding}'" in answer.text
         assert "features.enable_request_compression=false" in answer.text
 
 

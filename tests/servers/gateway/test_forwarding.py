@@ -163,10 +163,10 @@ async def test_lists_of_many_keys_cost_no_lasting_memory(serving):
 @table(
     ("settings", "flags", "said"),
     [
-        ({"url": "http://x/v1", "key": "sk-of-the-operator-1234"}, {}, "it needs no client's key"),
-        ({"url": "http://u:p@x/v1"}, {}, "it needs no client's key"),
-        ({"local": "qwen"}, {}, "it needs no client's key"),
-        ({"url": "http://x/v1"}, {"keys": {"ann": "key-of-ann-12345678"}}, "no client sends a key for it"),
+        ({"url": "http://x/v1", "key": "sk-of-the-operator-1234"}, {}, "no client key is needed"),
+        ({"url": "http://u:p@x/v1"}, {}, "no client key is needed"),
+        ({"local": "qwen"}, {}, "no client key is needed"),
+        ({"url": "http://x/v1"}, {"keys": {"ann": "key-of-ann-12345678"}}, "no client sends a key for this backend"),
     ],
 )
 def test_a_key_that_cannot_be_passed_on_is_a_mistake_of_the_settings(settings, flags, said):

@@ -128,7 +128,7 @@ async def test_a_traceback_cannot_be_taken_for_records(serving, written):
         bad._models["m", "", b"{}"] = Broken(bad.model("m"))
         await served.post("chat", {**BODIES["chat"], "model": "m"})
     lines = records(written)
-    assert "RECORD ERROR a request could not be answered" in lines
+    assert "RECORD ERROR a request failed in the gateway" in lines
     assert any("ValueError" in line for line in lines)
 
 

@@ -295,7 +295,9 @@ async def test_a_store_that_a_newer_callboard_made_is_left_alone(database):
         with store._engine.connect() as connection:
             connection.exec_driver_sql("UPDATE callboard_store SET version = 7")
     newer = ResponseStore(database, age=1, size=MANY)
-    with pytest.raises(CallerError, match="its tables have version 7, and this callboard knows 1") as caught:
+    with pytest.raises(
+        CallerError, match="its tables have version 7, and this callboard supports versions up to 1"
+    ) as caught:
         await newer.start()
     assert "another database" in caught.value.hint
     with newer._engine.connect() as connection:

@@ -240,8 +240,8 @@ def test_a_file_has_prices_and_budgets(tmp_path):
         ("[key_budgets]\nbob = -1", {}, "key_budgets"),
         ("[prices.gpt]\ninput = inf\noutput = 1", {}, "prices"),
         ("[prices]\ngpt = 5", {}, "prices"),
-        ('[keys]\n"*" = "0123456789abcdef"\n[key_budgets]\n"*" = 1', {}, "no key is called"),
-        ('[keys]\n"" = "0123456789abcdef"', {"budget_per_day": 1.0}, "no key is called"),
+        ('[keys]\n"*" = "0123456789abcdef"\n[key_budgets]\n"*" = 1', {}, "a key cannot be called"),
+        ('[keys]\n"" = "0123456789abcdef"', {"budget_per_day": 1.0}, "a key cannot be called"),
         ("", {"budget_per_day": 1.0}, r"pip install 'callboard\[prices\]'"),
     ],
 )

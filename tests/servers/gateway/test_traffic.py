@@ -42,7 +42,7 @@ async def test_few_are_asked_again_at_once_and_they_end_with_their_gateway(servi
         async with Traffic(served.gateway, served.request_log) as traffic:
             for _ in range(MAX_REPEATED):
                 await traffic.repeat(entry.identifier, RepeatOrder())
-            with pytest.raises(CallerError, match="are being asked again"):
+            with pytest.raises(CallerError, match="are already open"):
                 await traffic.repeat(entry.identifier, RepeatOrder())
             page = await traffic.page(RowFilter(again_of=entry.identifier))
         before, after = page, await traffic.page(RowFilter(again_of=entry.identifier))
@@ -66,7 +66,7 @@ async def test_what_is_nested_too_deep_to_be_shown_leaves_the_rest_to_be_seen(se
         await served.post("chat", {"model": "m", **body})
         [entry] = served.request_log.newest()
         view = await view_below(500, Traffic(served.gateway, served.request_log), entry.identifier)
-    assert view.body == view.replies[0].sent == "(nested too deep to be shown)"
+    assert view.body == view.replies[0].sent == "(not shown: nested too deep)"
     assert "Yes." in view.answer
 
 

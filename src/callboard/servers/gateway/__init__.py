@@ -1,4 +1,4 @@
-"""The gateway: any client's wire in front, any backend's behind."""
+"""The gateway: clients speak any wire to it, and it speaks any wire to its backends."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The gateway as an ASGI application: its routes, and the way of one request from its headers to its answer."""
+"""The gateway as an ASGI application: its routes, and how one request is handled from its headers to its answer."""
 
 from __future__ import annotations
 
@@ -51,31 +51,31 @@ from callboard.text.display import display
 log = logging.getLogger("callboard.gateway")
 
 ReadBody: TypeAlias = Callable[[BudgetShare], Awaitable[tuple[dict[str, Any], bytes]]]
-"""Reads a body, paid from a share of the budget, and returns it with its bytes."""
+"""Reads a body, charges it to a share of the budget, and returns it with its bytes."""
 
 _PATHS = {"responses": "/v1/responses", "chat": "/v1/chat/completions", "messages": "/v1/messages"}
 _STORED = "/v1/responses/{identifier}"
 _METHODS: Final = ("GET", "POST", "DELETE")
-"""Methods that other web pages may use."""
+"""Methods that web pages of the allowed origins may use."""
 _INSTEAD: Mapping[str, str] = MappingProxyType(
     {
-        "/v1/completions": "; POST /v1/chat/completions answers a conversation",
-        "/v1/embeddings": "; embeddings are not made here, ask the backend itself for them",
+        "/v1/completions": "; send a conversation to POST /v1/chat/completions",
+        "/v1/embeddings": "; the gateway does not create embeddings, ask the backend directly",
     }
 )
-"""Hints for paths that other servers have."""
+"""Hints for paths that other servers serve."""
 _SPANS: Final = {
     front: (f"POST {route}", {names.HTTP_METHOD: "POST", names.HTTP_ROUTE: route, names.FRONT: front})
     for front, route in {**_PATHS, "gemini": "/v1beta/models/{model}"}.items()
 }
-"""The name and the attributes of each front's spans."""
+"""Name and attributes of each front's spans."""
 _TRACE_HEADERS: Final = frozenset({b"traceparent", b"tracestate"})
 _MAX_NAME: Final = 200
 """Maximum characters of a model's name in a span."""
 
 
 class Extension(Protocol):
-    """More routes of a gateway, such as the board's. It is entered as an asynchronous context manager while it serves."""
+    """More routes of a gateway, such as the board's. The gateway enters it as a context manager while it serves."""
 
     def routes(self) -> Sequence[BaseRoute]: ...
 
@@ -87,11 +87,11 @@ class Extension(Protocol):
 
 
 Extend: TypeAlias = Callable[[Services], Extension]
-"""Makes the extension of a gateway out of what its endpoints share."""
+"""Makes the extension of a gateway from the services that its endpoints share."""
 
 
 def application(settings: GatewaySettings, extend: Extend | None = None) -> Starlette:
-    """The application of a gateway with these settings; its `state.services` are what the endpoints share."""
+    """Return the application of a gateway. Its `state.services` holds what the endpoints share."""
     sanitize_records(log)
     gateway = Gateway(settings)
     conversations = ConversationState(gateway.exchange, gateway.store, settings.limits)
@@ -160,7 +160,7 @@ def _routes(services: Services) -> list[Route | WebSocketRoute]:
 
 
 class ReplyEndpoint:
-    """An endpoint of one front that answers with a model's reply; `handler` makes the exchange of a request."""
+    """An endpoint of one front that answers with a model's reply. `handler` makes the exchange for a request."""
 
     def __init__(self, services: Services, front: str, handler: Callable[[ReplyRequest], Awaitable[Exchange]]) -> None:
         self._gateway = services.gateway
@@ -181,11 +181,11 @@ class ReplyEndpoint:
         send: Send,
         memory: ConnectionMemory | None = None,
     ) -> None:
-        """Answer the body that `read` returns. Its share of the budget is given back when the request is answered."""
+        """Answer the body that `read` returns. The body's share of the budget is released after the answer."""
         span = NO_SPAN if switch.recorder is None else open_request_span(self._front.name, headers)
         await span.during(self._answer(span, headers, read, receive, send, memory))
 
-    async def _answer(  # noqa: PLR0917  # those of `answer`, and the span that it is in
+    async def _answer(  # noqa: PLR0917  # the arguments of `answer`, and the span
         self,
         span: Span,
         headers: Headers,
@@ -216,13 +216,13 @@ class ReplyEndpoint:
             caller = gateway.authenticator.authenticate(headers, token)
             owner = gateway.authenticator.owner(caller, token)
             with caller, BudgetShare(gateway.request_budget) as share:
-                if requests is not None:  # not before: whoever has no key would push the others' requests out
+                if requests is not None:  # after the key check: clients without a key must not push out others' entries
                     entry = requests.begin(front.name, headers.get("user-agent", ""), owner)
                 body, data = await read(share)
                 if entry is not None:
                     entry.set_body(data)
                 size = len(data)
-                del data  # not for as long as the reply takes
+                del data  # free the bytes before the reply
                 request = ReplyRequest(
                     front=front,
                     body=body,
@@ -244,12 +244,12 @@ class ReplyEndpoint:
                 entry.failure = error.failure.code
             await self.refuse(error, send_and_watch)
         except Exception:
-            log.exception("a request could not be answered")
+            log.exception("a request failed in the gateway")
             if status:
                 raise
             await self.refuse(HttpError("internal_error", "the gateway failed; its log says why"), send_and_watch)
         finally:
-            # The answer leaves first, for it is written at the end of the loop's turn.
+            # Send the answer first: it is written at the end of this turn of the loop.
             asyncio.get_running_loop().call_soon(
                 self._report, span, exchange, entry, token, owner, status, monotonic() - began
             )
@@ -261,7 +261,7 @@ class ReplyEndpoint:
         data = await read_body(headers, receive, self._gateway.settings.limits, share)
         return await self._gateway.read(data), data
 
-    def _report(  # noqa: PLR0917  # of one request, once
+    def _report(  # noqa: PLR0917  # called once per request
         self,
         span: Span,
         exchange: Exchange | None,
@@ -300,7 +300,7 @@ class ReplyEndpoint:
 
 
 class GeminiEndpoint(ReplyEndpoint):
-    """The endpoint of a method of Google's API, which names the model in its URL."""
+    """The endpoint of a method of Google's API. The URL names the model."""
 
     def __init__(self, services: Services, *, stream: bool) -> None:
         super().__init__(services, "gemini", services.gateway.exchange)
@@ -319,7 +319,7 @@ class GeminiEndpoint(ReplyEndpoint):
 
 
 async def _no_route(request: Request, error: Exception) -> Response:
-    """Starlette's 404 and 405 in the client's form."""
+    """Return Starlette's 404 or 405 in the client's format."""
     is_405 = isinstance(error, HTTPException) and error.status_code == 405
     code = "method_not_allowed" if is_405 else "not_found"
     path = request.url.path
@@ -329,15 +329,15 @@ async def _no_route(request: Request, error: Exception) -> Response:
 
 
 def open_request_span(front: str, headers: Headers) -> Span:
-    """Begin the span of a request to a front, in the trace that the client's `traceparent` names."""
-    # One pass over the bytes; to ask for a header is one each.
+    """Begin the span of a request, in the trace of the client's `traceparent`."""
+    # One pass over the raw headers; each lookup by name would be another.
     parent = {name.decode(): value.decode("latin-1") for name, value in headers.raw if name in _TRACE_HEADERS}
     name, attributes = _SPANS[front]
     return open_span(name, "server", attributes, parent=parent)
 
 
 def end_request_span(span: Span, exchange: Exchange | None, status: int) -> None:
-    """End the span of a request that was answered with this status; 0 is none, because its client had left."""
+    """End the span of a request with this HTTP status, or with 0 if the client left before an answer."""
     about: dict[str, str | int] = {names.HTTP_STATUS: status} if status else {}
     if exchange is not None:
         about[names.REQUEST_ID] = exchange.identifier

@@ -1,6 +1,6 @@
 """Authenticate clients, and limit the requests of one key.
 
-Laws: of keys only digests are kept; no key is in an error or a log line.
+Laws: only digests of keys are stored; no error or log line contains a key.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from callboard.servers.gateway.settings import GatewaySettings
 from callboard.servers.hosts import host_name
 
 MIN_KEY_LENGTH = 16
-"""The least characters of a gateway's key: a shorter one could be guessed."""
+"""Minimum characters of a gateway key. A shorter key could be guessed."""
 _MIN_SHOWN_LENGTH = 24
-"""From this length on, ten characters of a key are shown."""
+"""Minimum characters of a key for a log line to show ten of them."""
 _REST_OF_DIGEST = re.compile(r"(?<=-[0-9a-f]{8})[0-9a-f]{56}\Z")
-"""The end of a digest that is a name."""
+"""The end of a digest in a generated key name."""
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1", "[::1]"})
 
 
@@ -29,17 +29,17 @@ def digest(key: str) -> str:
 
 
 def mask_key(key: str) -> str:
-    """A client's own key for a log line: `abcdef...wxyz`, and nothing of a short one."""
+    """Return a client's own key for a log line: `abcdef...wxyz`, or `***` if the key is short."""
     return f"{key[:6]}...{key[-4:]}" if len(key) >= _MIN_SHOWN_LENGTH else "***" if key else "none"
 
 
 def short_owner(owner: str) -> str:
-    """An owner for people: the name of the gateway's key. A key without a name has the beginning of its digest."""
+    """Return an owner for people to read: the key's name. An unnamed key is shown by the beginning of its digest."""
     return _REST_OF_DIGEST.sub("", owner)
 
 
 class TokenBucket:
-    """A token bucket: `rate` a minute, as many at once; `clock` is in seconds."""
+    """A token bucket that holds up to `rate` tokens and gains `rate` a minute. `clock` returns seconds."""
 
     def __init__(self, rate: float, clock: Callable[[], float]) -> None:
         self._rate = rate
@@ -48,7 +48,7 @@ class TokenBucket:
         self._at = clock()
 
     def take(self) -> float:
-        """Takes one; else the seconds until there is one."""
+        """Take a token and return 0, or return the seconds until there is one."""
         now = self._clock()
         self._tokens = min(max(self._rate, 1.0), self._tokens + (now - self._at) * self._rate / 60)
         self._at = now
@@ -59,7 +59,7 @@ class TokenBucket:
 
 
 class Caller:
-    """The limits of one key. `with` it a request is open."""
+    """The limits of one key. A request counts as open while the caller is entered as a context manager."""
 
     def __init__(self, name: str, bucket: TokenBucket | None, limit: int) -> None:
         self.name = name
@@ -69,7 +69,7 @@ class Caller:
         self.sockets = 0
 
     def __enter__(self) -> None:
-        """Raises an HttpError where there is no room."""
+        """Raises an HttpError if the key is at a limit."""
         self._check_open(self.open, "requests")
         self.count()
         self.open += 1
@@ -79,9 +79,9 @@ class Caller:
 
     @contextmanager
     def socket(self) -> Generator[None]:
-        """A WebSocket, which is counted as a request while it is opened. Raises an HttpError where there is no room.
+        """Count a WebSocket as one request when it opens. Raises an HttpError if the key is at a limit.
 
-        As many may be open as requests, and beside them: each message is a request of its own.
+        As many WebSockets as requests may be open, in addition to them. Each message is a request of its own.
         """
         self._check_open(self.sockets, "WebSockets")
         self.count()
@@ -92,19 +92,19 @@ class Caller:
             self.sockets -= 1
 
     def count(self) -> None:
-        """Count one request of the rate. Raises an HttpError where it is one too many."""
+        """Count one request. Raises an HttpError if it exceeds the rate."""
         if self._bucket is not None and (wait := self._bucket.take()):
             headers = {"retry-after": str(max(1, round(wait + 0.5)))}
             raise HttpError("rate_limit_exceeded", f"too many requests; try again in {wait:.1f}s", headers=headers)
 
     def _check_open(self, count: int, what: str) -> None:
         if self._max_concurrent and count >= self._max_concurrent:
-            message = f"{count} {what} of this key are open; at most {self._max_concurrent} may be"
+            message = f"this key has {count} open {what}; the limit is {self._max_concurrent}"
             raise HttpError("rate_limit_exceeded", message, headers={"retry-after": "1"})
 
 
 class Authenticator:
-    """The keys, origins and hosts that may ask."""
+    """The keys, origins and hosts that may send requests."""
 
     def __init__(self, settings: GatewaySettings, clock: Callable[[], float]) -> None:
         self._digests = {name: held.encode() for name, held in settings.keys.items()}
@@ -122,18 +122,16 @@ class Authenticator:
         self._callers = {name: caller(name) for name in settings.keys}
 
     def authenticate(self, headers: Mapping[str, str], token: str) -> Caller:
-        """The caller of a request. Raises an HttpError."""
+        """Return the caller of a request. Raises an HttpError."""
         self.check_origin(headers)
         if not self._digests:
             return self._anyone
         if not token:
-            raise HttpError(
-                "missing_api_key", "a key is wanted: Authorization: Bearer KEY, x-api-key or x-goog-api-key"
-            )
+            raise HttpError("missing_api_key", "send a key: Authorization: Bearer KEY, x-api-key or x-goog-api-key")
         hashed = digest(token).encode()
         names = [name for name, held in self._digests.items() if compare_digest(hashed, held)]
         if not names:
-            raise HttpError("invalid_api_key", "this key is not known here")
+            raise HttpError("invalid_api_key", "this key is not one of the gateway's keys")
         return self._callers[names[0]]
 
     def is_key(self, token: str) -> bool:
@@ -141,34 +139,34 @@ class Authenticator:
         return any(compare_digest(hashed, held) for held in self._digests.values())
 
     def owner(self, caller: Caller, token: str) -> str:
-        """Who owns stored replies and learned facts.
+        """Return the owner of stored replies and learned facts.
 
-        With keys of the gateway's own it is the key's name. Without, every client may ask, and clients differ by the
-        keys that they send to the backend; those that send none are one owner.
+        If the gateway has keys, the owner is the name of the key. Otherwise the owner depends on the key that the client
+        sends for the backend. All clients without a key are one owner.
 
         Args:
             caller: The authenticated caller.
             token: The key that the client sent, "" for none.
 
         Returns:
-            The owner's name, which no other key has.
+            The owner's name, which is unique to the key.
         """
         if self._digests or not token:
             return caller.name
         return f"client-{digest(token)}"
 
     def check_origin(self, headers: Mapping[str, str]) -> None:
-        """Raises an HttpError for a web page that may not ask, and for a name that is not this gateway's."""
+        """Raises an HttpError if the web page's origin is not allowed, or the host name is not this gateway's."""
         origin = headers.get("origin")
         if origin is not None and origin not in self._origins:
-            raise HttpError("origin_not_allowed", "web pages may not ask here; --origin allows one")
+            raise HttpError("origin_not_allowed", "web pages of this origin are not allowed; --origin allows one")
         value = headers.get("host", "")
         if self._hosts and ((host := host_name(value)) not in self._hosts or not host):
-            raise HttpError("host_not_allowed", f"this gateway is not {host or value!r}")
+            raise HttpError("host_not_allowed", f"this gateway does not serve the host {host or value!r}")
 
 
 def read_token(headers: Mapping[str, str]) -> str:
-    """The client's key: Authorization with or without Bearer, else Anthropic's header, else Google's."""
+    """Return the client's key from Authorization (with or without Bearer), x-api-key or x-goog-api-key."""
     value = headers.get("authorization", "").strip()
     if value:
         scheme, _, rest = value.partition(" ")

@@ -1,6 +1,6 @@
-"""A backend while the gateway runs: its models, its circuit breaker, and the facts that its refusals taught.
+"""A backend at run time: its models, its circuit breaker, and the facts learned from its refusals.
 
-Law: names that clients make up cost no lasting memory.
+Law: invented names from clients never take up lasting memory.
 """
 
 from __future__ import annotations
@@ -35,27 +35,27 @@ from callboard.wires import get_wire
 log = logging.getLogger("callboard.gateway")
 
 LIST_SECONDS = 60.0
-"""Seconds for which a list of models is believed."""
+"""Seconds that a list of models stays valid."""
 _LIST_TIMEOUT = 10.0
-"""Seconds that it may take; a client waits for it."""
+"""Timeout of a request for the list, in seconds. A client waits for it."""
 _MAX_MODELS = 256
 _MAX_LISTED = 10_000
 _MAX_LISTS = 64
 _MAX_SECONDS = 2**33
 _BETA = "anthropic-beta"
 WITHOUT_TOOLS = "validated"
-"""The mode that needs none of the wire's fields for tools."""
+"""The mode that uses none of the wire's tool fields."""
 _MAX_LIST_BYTES = 8 * 1024 * 1024
 
 LEARNED_SECONDS = 600.0
-"""After these the facts are forgotten: the backend may have been restarted with other flags."""
+"""Seconds to keep learned facts. The backend may restart with other flags."""
 _MAX_LEARNED = 16
 _MAX_LEARNERS = 256
 _NO_FACTS: Mapping[str, Any] = MappingProxyType({})
 
 
 def format_flags(facts: Mapping[str, Any]) -> str:
-    """The flags of `callboard serve` that say these facts; `mode` has one of its own."""
+    """Return the flags of `callboard serve` that set these facts. `mode` has its own flag."""
     texts = {
         fact: value if isinstance(value, str) else msgspec.json.encode(value).decode() for fact, value in facts.items()
     }
@@ -87,13 +87,13 @@ class _Entry(msgspec.Struct):
     id: str = ""
     name: str = ""
     created: Any = None
-    """Seconds since 1970, as OpenAI says it."""
+    """Seconds since 1970, in OpenAI's format."""
     created_at: Any = None
-    """A date and time, as Anthropic says it."""
+    """Date and time, in Anthropic's format."""
 
     @property
     def seconds(self) -> int:
-        """When the model was made, in seconds since 1970; 0 if the backend does not say it."""
+        """Creation time in seconds since 1970, or 0 if the backend does not report it."""
         if type(self.created) is int and 0 <= self.created < _MAX_SECONDS:
             return self.created
         try:
@@ -111,7 +111,7 @@ _read_list = msgspec.json.Decoder(_Answer).decode
 
 
 class _Names(msgspec.Struct, frozen=True):
-    """The names that a list has, the same by their lower case, and when the models were made."""
+    """The names of a list, the names by their lower case, and the creation times."""
 
     listed: tuple[str, ...] = ()
     by_lower_case: Mapping[str, str] = {}
@@ -124,7 +124,7 @@ class _Names(msgspec.Struct, frozen=True):
 
 
 class _List(msgspec.Struct):
-    """What a backend listed, and when it was asked; None is never."""
+    """The models that a backend listed, and the time of the request; None if it was never asked."""
 
     names: _Names = _Names()
     asked_at: float | None = None
@@ -133,8 +133,8 @@ class _List(msgspec.Struct):
 class Backend:
     """One backend. Its `transport` is shared. Callers ask `seconds_to_wait`, and record the outcome of each request.
 
-    Where clients' own keys are forwarded, each owner has a list of models of its own: a key may be for models that no
-    other client should see.
+    If clients' own keys are forwarded, each owner has a separate list of models: a key may give access to models that
+    other clients must not see.
     """
 
     def __init__(
@@ -154,24 +154,24 @@ class Backend:
         self.name = settings.label
         self.breaker = breaker
         self._model_breakers: dict[str, SharedCircuitBreaker] = {}
-        """Of the models whose replies broke off since the last whole one: the backend may serve its other models."""
+        """Breakers of models whose replies broke off. The backend may still serve its other models."""
         self._wire = get_wire(settings.wire)
         self._transport = transport
         self._models: dict[tuple[str, str, bytes], BatchModel] = {}
-        """By name, mode and what was learned."""
+        """Models by name, mode and learned facts."""
         self._learned = LearnedFacts()
         self.reasoning_memory = ReasoningMemory()
         self.forwards_client_key = settings.forward_client_key is not False and not (
             settings.local or settings.has_own_key
         )
         self._lists: dict[str, _List] = {"": _List(_Names.of({settings.local: 0}))}
-        """By owner; "" is the list that was asked for without a client's key."""
+        """Lists by owner. "" is the list that is requested without a client's key."""
         self._complaint = ""
 
     def headers(self, key: str, beta: str = "") -> Mapping[str, str]:
-        """The headers with the backend's own key, or the client's if it is forwarded.
+        """Return the headers with the backend's own key, or with the client's key if it is forwarded.
 
-        A backend that speaks Messages also gets the betas that the client asks for, after those of its settings.
+        A backend that speaks Messages also gets the client's betas, after the betas of its settings.
         """
         if self.settings.local:
             return NO_HEADERS
@@ -182,15 +182,15 @@ class Backend:
         return {**headers, name: ",".join([*filter(None, [self.settings.headers.get(name)]), beta])}
 
     def model(self, name: str, owner: str = "", tried_facts: Mapping[str, Any] = _NO_FACTS) -> BatchModel:
-        """The model of that name, as this owner asks it.
+        """Return the model of that name with the facts known for this owner.
 
         Args:
-            name: The backend's own name of it.
-            owner: Whose request it is.
-            tried_facts: Facts besides those that were learned for the owner.
+            name: The backend's name for the model.
+            owner: The owner of the request.
+            tried_facts: Facts to try in addition to the learned ones.
 
         Raises:
-            CallerError: There can be no such model.
+            CallerError: No model can have this name.
         """
         facts = {**self._learned.facts(owner, name), **tried_facts}
         key = (name, facts.pop("mode", self.settings.mode), msgspec.json.encode(facts, order="sorted"))
@@ -205,7 +205,7 @@ class Backend:
         return model
 
     def variant(self, mode: str = "", dialect: str = "") -> Backend:
-        """The same backend, asked in another mode or dialect ("" is its own), with a breaker of its own."""
+        """Return the same backend in another mode or dialect ("" keeps its own), with a separate breaker."""
         settings = msgspec.structs.replace(
             self.settings, mode=mode or self.settings.mode, dialect=dialect or self.settings.dialect
         )
@@ -216,7 +216,7 @@ class Backend:
         return other
 
     def seconds_to_wait(self, name: str, now: float, owner: str) -> float:
-        """Seconds until this client may ask the model. On 0 the caller asks, and then records the outcome."""
+        """Return the seconds until this client may ask the model. On 0 the caller asks, then records the outcome."""
         model_breaker = self._model_breakers.get(name)
         wait = 0.0 if model_breaker is None else model_breaker.seconds_to_wait(now, owner)
         if not wait and (wait := self.breaker.seconds_to_wait(now, owner)) and model_breaker is not None:
@@ -228,7 +228,7 @@ class Backend:
         self._model_breakers.pop(name, None)
 
     def model_breaker(self, name: str) -> SharedCircuitBreaker:
-        """The breaker of one model, for a reply that began and did not end."""
+        """Return the breaker of one model, for replies that began and broke off."""
         breaker = self._model_breakers.pop(name, None) or self.breaker.make_another()
         while len(self._model_breakers) >= _MAX_MODELS:
             del self._model_breakers[next(iter(self._model_breakers))]
@@ -241,46 +241,46 @@ class Backend:
             self._model_breakers[name].release(owner)
 
     def learn_from(self, end: Event, name: str, owner: str, facts: Mapping[str, Any]) -> None:
-        """Where the model replied only when it was asked with these facts, ask it so for this owner for a while."""
+        """If the model replied, keep the facts of its request for a while, for this owner only."""
         if facts and isinstance(end, ReplyEnded):
             flags = format_flags(facts)
-            log.warning("%s: %s refused a request, and took it otherwise (%s says so)", self.name, name, flags)
+            log.warning("%s: %s refused a request and accepted it with other facts: %s", self.name, name, flags)
             self._learned.add(owner, name, facts)
 
     def learned_facts(self, owner: str) -> dict[str, Mapping[str, Any]]:
-        """What this owner's requests have shown of models, by their names."""
+        """Return the facts that this owner's requests taught, by model."""
         return self._learned.facts_by_model(owner)
 
     def model_names(self, owner: str = "") -> tuple[str, ...]:
-        """The names of its models, as far as this owner may know them."""
+        """Return the names of the models that this owner may see."""
         return self._names(owner).listed
 
     def creation_time(self, name: str, owner: str = "") -> int:
         return self._names(owner).created.get(name, 0)
 
     def correct_name(self, name: str, owner: str = "") -> str:
-        """The name as the backend spells it, where only the case differs."""
+        """Return the name as the backend spells it, if it differs only in case."""
         names = self._names(owner)
         return name if name in names.listed else names.by_lower_case.get(name.lower(), name)
 
     def is_stale(self, now: float, owner: str = "") -> bool:
-        """Whether its models should be asked for."""
+        """Return whether the list of models should be requested again."""
         model_list = self._lists.get(self._list_owner(owner))
         return not self.settings.local and (
             model_list is None or model_list.asked_at is None or now - model_list.asked_at > LIST_SECONDS
         )
 
     async def refresh_models(self, key: str, now: float, owner: str = "") -> None:
-        """Asks for its models; where it does not tell, those known so far stay.
+        """Request the list of models. If that fails, keep the known models.
 
         Args:
-            key: The client's, which is sent only where it is forwarded.
-            now: Seconds of any clock that only goes forward.
-            owner: Whose the list is, if it is asked for with the client's key.
+            key: The client's key, which is sent only if keys are forwarded.
+            now: Current time in seconds of a monotonic clock.
+            owner: The owner of the list, if it is requested with the client's key.
         """
         lister = self._list_owner(owner)
         model_list = self._lists.pop(lister, None) or _List()
-        while len(self._lists) >= _MAX_LISTS:  # another's is forgotten where there are too many
+        while len(self._lists) >= _MAX_LISTS:  # drop the oldest
             del self._lists[next(each for each in self._lists if each)]
         self._lists[lister] = model_list
         model_list.asked_at = now
@@ -302,14 +302,14 @@ class Backend:
             return
         entries = (*answer_body.data, *answer_body.models)
         names = _Names.of({each.id or each.name.removeprefix("models/"): each.seconds for each in entries})
-        # Most keys see the same models: those lists are one in memory.
+        # Share equal lists: most keys see the same models.
         model_list.names = next((each.names for each in self._lists.values() if each.names == names), names)
 
     def _log_once(self, why: str) -> None:
-        """Once for each reason: a backend that lists nothing without a key is asked again and again."""
+        """Log each reason once: a backend that lists nothing without a key is asked repeatedly."""
         if why != self._complaint:
             self._complaint = why
-            log.info("%s: its models cannot be listed: %s", self.name, why)
+            log.info("%s: cannot list its models: %s", self.name, why)
 
     def _list_owner(self, owner: str) -> str:
         return owner if self.forwards_client_key else ""
@@ -331,14 +331,14 @@ class Backend:
         resolution = resolve(name, facts)
         assumed: dict[str, Any] = {}
         if resolution.sources["uses_tools"] == "default":
-            # Of a model that nothing is known of the backend is believed to take tools until it says no.
+            # If nothing is known about the model, assume that the backend accepts tools until it refuses them.
             assumed["uses_tools"] = True
         if (
             not resolution.profile.watch
             and "watch" not in facts
             and urlsplit(settings.url).hostname not in _maker_hosts()
         ):
-            # Clients ask for names that they know; behind another's address any model may answer to them.
+            # Clients ask for familiar names. At an address that is not the maker's, any model may answer.
             assumed["watch"] = "auto"
         if assumed:
             resolution = resolve(name, {**facts, **assumed})
@@ -357,16 +357,16 @@ class Backend:
 
 @cache
 def _maker_hosts() -> frozenset[str | None]:
-    """The hosts where a model is what its name says."""
+    """Return the hosts at which a model's name can be trusted."""
     urls = [urlsplit(resolve(f"{each}:model").profile.base_url) for each in providers()]
     return frozenset([url.hostname for url in urls if url.scheme == "https"])
 
 
 class LearnedFacts:
-    """Facts of models that refusals have shown, kept for a while for one owner.
+    """Facts of models that refusals taught, kept for a while for one owner.
 
-    The text of a refusal may repeat what the client sent, so nobody's requests teach anything for others. Bounded for
-    each owner and for all, so that names and keys that a client makes up push out nothing but its own. `clock` gives
+    The text of a refusal may repeat what the client sent, so one owner's requests never teach facts for another. The
+    facts are bounded per owner and in total: names that a client invents push out only its own facts. `clock` returns
     seconds.
     """
 
@@ -378,7 +378,7 @@ class LearnedFacts:
         return sum(map(len, self._facts.values()))
 
     def add(self, owner: str, model: str, facts: Mapping[str, Any]) -> None:
-        """Add facts for this owner's requests to the model, for a while."""
+        """Keep facts about the model for a while, for requests of this owner."""
         facts = {**self.facts(owner, model), **facts}
         models = self._facts.pop(owner, {})
         models.pop(model, None)
@@ -390,7 +390,7 @@ class LearnedFacts:
             del self._facts[next(iter(self._facts))]
 
     def facts(self, owner: str, model: str) -> Mapping[str, Any]:
-        """What is known for this owner's requests to the model."""
+        """Return the facts for this owner's requests to the model."""
         until, facts = self._facts.get(owner, {}).get(model, (0.0, {}))
         return facts if self._clock() < until else {}
 

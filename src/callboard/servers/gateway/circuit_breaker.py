@@ -1,12 +1,12 @@
-"""Circuit breakers: a backend that fails in a row is not asked for a while.
+"""Circuit breakers: stop asking a backend for a while after it fails several times in a row.
 
-They know no clock: callers pass the time, in seconds of any clock that only goes forward.
+They have no clock: callers pass the time, in seconds of a monotonic clock.
 
-A request may itself be why a backend fails, so one client's failures keep the backend from that client alone. They keep
-it from all when several clients saw it fail, none of them more than half of the times. A reply to anybody disproves all
-that was counted before.
+The request may be the reason for a failure. So one client's failures block the backend for that client only. They block
+it for all clients if several clients saw failures and no client saw more than half of them. A successful reply to any
+client clears all counts.
 
-Law: after the recovery time one request tries; the others wait for its outcome.
+Law: after the recovery time one request tries the backend; the others wait for its outcome.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ from typing import Literal
 
 State = Literal["closed", "open", "half-open"]
 MAX_OPEN_SECONDS = 600.0
-"""Longest pause that a backend may ask for, in seconds."""
+"""Longest pause that a backend may request, in seconds."""
 _MAX_OWNERS = 256
-"""Clients whose failures are counted; the oldest are forgotten."""
+"""Maximum clients whose failures are counted. The oldest are dropped."""
 
 
 class CircuitBreaker:
-    """Opens after so many failures in a row, for `recovery_seconds` or as long as the backend asks."""
+    """Opens after several failures in a row, for `recovery_seconds` or as long as the backend asks."""
 
     def __init__(self, failure_threshold: int = 5, recovery_seconds: float = 30.0) -> None:
         self._threshold = failure_threshold
         self._recovery_seconds = recovery_seconds
         self._open_seconds = 0.0
         self._open_until: float | None = None
-        """None is closed."""
+        """End of the pause. None if the breaker is closed."""
         self._probing_since: float | None = None
         self.failures = 0
         self._doubts = 0
@@ -39,12 +39,12 @@ class CircuitBreaker:
         return "open" if now < self._open_until else "half-open"
 
     def seconds_to_wait(self, now: float) -> float:
-        """Seconds until the backend may be asked. On 0 the caller asks, and then records the outcome."""
+        """Return the seconds until the backend may be asked. On 0 the caller asks, then records the outcome."""
         if self._open_until is None:
             return 0.0
         if now < self._open_until:
-            return min(self._open_until - now, self._open_seconds)  # a sum of floats may round upwards
-        # A probe without an outcome for as long as a recovery is forgotten.
+            return min(self._open_until - now, self._open_seconds)  # floats may round up
+        # Forget a probe without an outcome after the recovery time.
         if self._probing_since is not None and now - self._probing_since < self._recovery_seconds:
             return min(self._probing_since + self._recovery_seconds - now, self._recovery_seconds)
         self._probing_since = now
@@ -55,7 +55,7 @@ class CircuitBreaker:
         self._open_until = self._probing_since = None
 
     def record_failure(self, now: float, retry_after: float | None = None, *, doubtful: bool = False) -> None:
-        """A fault of the backend's own: 5xx, a timeout, the network. A `doubtful` one counts half."""
+        """Record a failure of the backend: 5xx, a timeout, the network. A `doubtful` failure counts half."""
         self.failures += 1
         self._doubts += doubtful
         self._probing_since = None
@@ -63,25 +63,25 @@ class CircuitBreaker:
             self.open(now, retry_after)
 
     def open(self, now: float, retry_after: float | None = None) -> None:
-        """Open at once, whatever the count."""
+        """Open now, regardless of the count."""
         self._probing_since = None
         self._open_seconds = max(self._recovery_seconds, min(retry_after or 0.0, MAX_OPEN_SECONDS))
         self._open_until = now + self._open_seconds
 
     def release(self) -> None:
-        """The request ended without an outcome: the client left, or the fault was the client's."""
+        """Record a request without an outcome: the client left, or the client caused the failure."""
         self._probing_since = None
 
 
 class SharedCircuitBreaker:
-    """A backend's breaker, for many clients.
+    """A backend's breaker that many clients share.
 
     Args:
-        failure_threshold: Failures in a row that open it for one client; of all clients it takes as many, but of each
-            no more than half of them count.
-        recovery_seconds: Seconds for which it is open.
-        shared: Whether several clients are known for certain. One client's failures then say nothing of the backend's
-            state, which load balancers read from /health.
+        failure_threshold: Failures in a row that open the breaker for one client. The same number opens it for all
+            clients, but at most half of them may come from one client.
+        recovery_seconds: Seconds that the breaker stays open.
+        shared: True if the clients are known to differ. One client's failures then do not change `state`, which load
+            balancers read from /health.
     """
 
     def __init__(self, failure_threshold: int = 5, recovery_seconds: float = 30.0, *, shared: bool = False) -> None:
@@ -90,26 +90,26 @@ class SharedCircuitBreaker:
         self._shared = shared
         self._all = CircuitBreaker(failure_threshold, recovery_seconds)
         self._owners: dict[str, CircuitBreaker] = {}
-        """Those who saw it fail since its last reply."""
+        """Breakers of the clients that saw failures since the last reply, by owner."""
 
     def make_another(self) -> SharedCircuitBreaker:
-        """A closed breaker with the same limits."""
+        """Return a closed breaker with the same limits."""
         return SharedCircuitBreaker(self._threshold, self._recovery_seconds, shared=self._shared)
 
     @property
     def failures(self) -> int:
-        """Failures in a row, of all clients."""
+        """Failures in a row, summed over all clients."""
         return sum([each.failures for each in self._owners.values()])
 
     def state(self, now: float) -> State:
-        """For all; where clients cannot be told apart for certain, also for all who saw it fail."""
+        """Return the state for all clients. If they are not known to differ, the clients' own breakers count too."""
         states = {each.state(now) for each in self._owners.values()}
         if self._shared or "closed" in states or not states:
             return self._all.state(now)
         return "open" if "open" in (*states, self._all.state(now)) else "half-open"
 
     def seconds_to_wait(self, now: float, owner: str = "") -> float:
-        """Seconds until this client may ask the backend. On 0 the caller asks, and then records the outcome."""
+        """Return the seconds until this client may ask the backend. On 0 the caller asks, then records the outcome."""
         own = self._owners.get(owner)
         if own is not None and (pause := own.seconds_to_wait(now)):
             return pause
@@ -124,14 +124,14 @@ class SharedCircuitBreaker:
     def record_failure(
         self, now: float, owner: str = "", retry_after: float | None = None, *, doubtful: bool = False
     ) -> None:
-        """A fault of the backend's own.
+        """Record a failure of the backend.
 
         Args:
-            now: Seconds.
-            owner: The client whose request it was.
-            retry_after: Seconds that the backend asks to be left alone for.
-            doubtful: It answered, and the request may be why it failed: a status of 500. Alone such failures open the
-                breaker for their client after twice as many.
+            now: Current time in seconds.
+            owner: The client that sent the request.
+            retry_after: Seconds that the backend asked to wait.
+            doubtful: True if the request may be the cause, as with status 500. It takes twice as many such failures
+                to open the breaker for the client.
         """
         own = self._owners.pop(owner, None) or CircuitBreaker(self._threshold, self._recovery_seconds)
         while len(self._owners) >= _MAX_OWNERS:
@@ -146,7 +146,7 @@ class SharedCircuitBreaker:
             self._all.release()
 
     def release(self, owner: str = "") -> None:
-        """The request ended without an outcome: the client left, or the fault was the client's."""
+        """Record a request without an outcome: the client left, or the client caused the failure."""
         if owner in self._owners:
             self._owners[owner].release()
         self._all.release()

@@ -1,4 +1,4 @@
-"""Load a gateway's settings from a TOML file and from flags, which win."""
+"""Load a gateway's settings from a TOML file and from flags. Flags override the file."""
 
 from __future__ import annotations
 
@@ -25,26 +25,26 @@ from callboard.wires import get_wire
 
 _DIGEST = "sha256:"
 _OF_ALL = frozenset({"mode", "dialect", "profile"})
-"""Fields that flags set for all backends of a file."""
+"""Fields that flags set for every backend of a file."""
 _FLAGS = {
     "wire": "--backend-wire",
     "key_variable": "--backend-key",
     "model_map": "--model-map",
     "forward_client_key": "--forward-client-key",
 }
-"""The flags of the others, which are one backend's."""
+"""Flags that belong to one backend, by their fields."""
 
 
 def load_gateway_settings(
     path: str, flags: Mapping[str, Any], backend: BackendSettings | None, fields: Mapping[str, Any] | None = None
 ) -> GatewaySettings:
-    """The settings of a file ("" for none) with `flags` above it; a flag that is None or empty is not set.
+    """Load the settings of a file ("" for none), with `flags` over it. A flag that is None or empty is not set.
 
-    Prices alone are below the file's: they are those of the user's callboard.toml. `fields` override those of the
-    file's backends.
+    Only prices work the other way: the file's prices override `flags`, which come from the user's callboard.toml.
+    `fields` override the fields of the file's backends.
 
     Raises:
-        CallerError: A setting is wrong; the path has file, line and key.
+        CallerError: A setting is wrong. The path names file, line and key.
     """
     values: dict[str, Any] = {}
     where: Where = dotted_path
@@ -62,7 +62,7 @@ def load_gateway_settings(
     backends = [*_override(tables, fields or {}), *([] if backend is None else [backend])]
     if not backends:
         raise CallerError(
-            "no backend", path="--backend", hint="give its URL, or --local NAME, or a file with [[backends]]"
+            "no backend", path="--backend", hint="set its URL, or --local NAME, or a file with [[backends]]"
         )
     for name, kind in (("limits", GatewayLimits), ("permissions", Permissions)):
         if name in values:
@@ -85,29 +85,29 @@ def load_gateway_settings(
 
 
 def parse_keys(options: Sequence[str]) -> dict[str, str]:
-    """Keys from flags: KEY, sha256:DIGEST, or NAME=either; the keys by their names.
+    """Parse key options: KEY, sha256:DIGEST, or NAME= followed by either. Return the keys by name.
 
-    A key without a name is called by its digest, not by its place: what it owns is still its own when another key is
-    taken away.
+    A key without a name is named after its digest, not its position. So it keeps what it owns when another key is
+    removed.
     """
     keys: dict[str, str] = {}
     for each in options:
         name, equals, key = each.partition("=")
-        named = bool(equals and key.strip("="))  # a key may end in = itself
+        named = bool(equals and key.strip("="))  # a key may itself end in =
         keys[name if named else f"key-{_digest_of(each)}"] = key if named else each
     return keys
 
 
 def parse_key_digests(options: Sequence[str]) -> dict[str, str]:
-    """The digests of `parse_keys`, by the keys' names. Raises CallerError for a key that is too short."""
+    """Return the digests of `parse_keys`, by key name. Raises CallerError for a key that is too short."""
     return {name: _checked_digest(key) for name, key in parse_keys(options).items()}
 
 
 def _override(backends: Sequence[BackendSettings], fields: Mapping[str, Any]) -> list[BackendSettings]:
-    """The backends with these fields instead. Raises CallerError for a field that is one backend's alone."""
+    """Return the backends with these fields. Raises CallerError if a field needs exactly one backend."""
     if own := [name for name in fields if name not in _OF_ALL] if len(backends) > 1 else []:
-        hint = f"write it into its [[backends]], of which there are {len(backends)}"
-        raise CallerError("it does not say which backend it is for", path=_FLAGS[own[0]], hint=hint)
+        hint = f"set it in the [[backends]] table that it is for: there are {len(backends)}"
+        raise CallerError("does not say which backend it is for", path=_FLAGS[own[0]], hint=hint)
     return [
         replace(
             each, **{**fields, **({"profile": {**each.profile, **fields["profile"]}} if "profile" in fields else {})}
@@ -117,7 +117,7 @@ def _override(backends: Sequence[BackendSettings], fields: Mapping[str, Any]) ->
 
 
 def _digest_of(key: str) -> str:
-    """What is kept of a key that is one, or a digest of one."""
+    """Return the digest of a key, or the digest that is written as sha256:DIGEST."""
     return key.removeprefix(_DIGEST).lower() if key.startswith(_DIGEST) else digest(key)
 
 
@@ -133,15 +133,15 @@ def _checked_digest(key: str) -> str:
 
 
 def _check_forwarding(backend: BackendSettings, *, keyed: bool) -> None:
-    """Raises CallerError where a client's key is to be passed on, and there can be none."""
+    """Raises CallerError if a client's key is to be forwarded and there is no such key."""
     if not backend.forward_client_key:
         return
     path = f"forward_client_key of {backend.label}"
     if backend.local or backend.has_own_key:
-        raise CallerError("it needs no client's key", path=path, hint="a model of this machine, or a key of its own")
+        raise CallerError("no client key is needed", path=path, hint="the model is local or the backend has a key")
     if keyed:
-        hint = "clients send the gateway's keys, which no backend gets: give the backend a key of its own"
-        raise CallerError("no client sends a key for it", path=path, hint=hint)
+        hint = "clients send the gateway's keys, which are never forwarded: set a key for the backend"
+        raise CallerError("no client sends a key for this backend", path=path, hint=hint)
 
 
 def _is_url(url: str) -> bool:
@@ -153,22 +153,22 @@ def _is_url(url: str) -> bool:
 
 
 def _check(backend: BackendSettings) -> BackendSettings:
-    shown = backend.url.rpartition("@")[2]  # without a password
+    shown = backend.url.rpartition("@")[2]  # leave out a password
     if bool(backend.url) == bool(backend.local):
-        raise CallerError("a backend has a url, or is local", path=f"backends: {backend.name or shown}")
+        raise CallerError("a backend needs either a url or local", path=f"backends: {backend.name or shown}")
     if backend.url and not _is_url(backend.url):
         raise CallerError("not a URL", path=f"backends: {shown}", hint="such as http://127.0.0.1:8080/v1")
     get_wire(backend.wire)
-    make_plan(resolve("a model", backend.facts), backend.mode)  # refuses what there is not, before anybody asks
+    make_plan(resolve("a model", backend.facts), backend.mode)  # fail at start, not at the first request
     if backend.local:
         require_extra("local")
         if backend.local.endswith(".gguf") and not Path(backend.local).expanduser().is_file():
-            hint = "name a GGUF file that is here, or a model of `callboard models list`, which is downloaded"
+            hint = "name an existing GGUF file, or a model of `callboard models list` to download"
             raise NoSuchModel("no such file", path=backend.local, hint=hint)
         backend = replace(backend, wire="chat")
     if backend.key_variable and not backend.key:
         key = os.environ.get(backend.key_variable, "")
         if not key:
-            raise CallerError("is not set", path=backend.key_variable, hint="it is to hold the backend's key")
+            raise CallerError("is not set", path=backend.key_variable, hint="set it to the backend's key")
         backend = replace(backend, key=key)
     return backend

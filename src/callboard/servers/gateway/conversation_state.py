@@ -1,9 +1,9 @@
 """Conversations on the Responses front: earlier turns, stored replies, and summaries.
 
-A summary is asked for as a reply of the front; afterwards the conversation is what users said, and the summary.
+A summary is requested as a reply of the front. Afterwards the conversation is the user messages and the summary.
 
-Laws: a conversation that is not here as a whole is refused, never cut; a compaction begins a new one; a model that says
-nothing is a failure, never an empty summary. Linear in the conversation, since a backend is sent all of it.
+Laws: an incomplete conversation is refused, never cut; a compaction begins a new conversation; a model that says
+nothing is a failure, never an empty summary. Work is linear in the conversation: a backend is sent all of it.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ said, and nothing else. Write down:
 Call no tool and ask nothing. Answer with the summary alone."""
 
 _REPLY_FIELDS = frozenset({"previous_response_id", "text", "tool_choice"})
-"""Fields that are about a reply, not about a summary."""
+"""Fields that apply to a reply, not to a summary."""
 
 
 def summary_request(body: Mapping[str, Any], items: Sequence[Any]) -> dict[str, Any]:
-    """The body that asks a model to sum up the items. It begins as the conversation does, with all tools, so that a
-    prompt cache holds.
+    """Return the body that asks a model to sum up the items. It begins like the conversation, with all tools, so that a
+    prompt cache can be used.
     """
     prompt = {"type": "message", "role": "user", "content": PROMPT}
     rest = {name: value for name, value in body.items() if name not in _REPLY_FIELDS}
@@ -54,7 +54,7 @@ def user_messages(items: Iterable[Any]) -> list[Any]:
 
 
 async def require_summary(exchange: Exchange, batches: Batches) -> Batches:
-    """The batches; a reply without text becomes a failure."""
+    """Pass the batches on. A reply without text becomes a failure."""
     has_text = False
     async with aclosing(batches):
         async for events in batches:
@@ -68,7 +68,7 @@ async def require_summary(exchange: Exchange, batches: Batches) -> Batches:
 
 
 def _encode_body(users: Sequence[Any], events: Iterable[Event], **options: Any) -> dict[str, Any]:
-    """The answer of POST /v1/responses/compact."""
+    """Return the answer to POST /v1/responses/compact."""
     response = encode_compaction(events, **options)
     identifier = response["id"]
     return {
@@ -82,16 +82,16 @@ def _encode_body(users: Sequence[Any], events: Iterable[Event], **options: Any) 
 
 _encode = msgspec.json.encode
 MAX_REPLIES = 10_000
-"""Replies that a stored conversation may have."""
+"""Maximum replies of a stored conversation."""
 _INPUT_PATH = re.compile(r"input\[(\d+)\]")
 _MAX_SHOWN = 100
-"""Characters of an identifier in a message."""
+"""Maximum characters of an identifier in a message."""
 
 
 class StoredResponse(msgspec.Struct, frozen=True):
-    """A reply: `body` is the whole response and `input` the items of its own turn, both as JSON.
+    """A reply. `body` is the whole response and `input` the items of its own turn, both as JSON.
 
-    `previous` is the reply that it goes on from, "" for none.
+    `previous` is the reply that it continues, "" for none.
     """
 
     identifier: str
@@ -114,7 +114,7 @@ class ResponseHistory(msgspec.Struct, frozen=True):
 
 
 class ConnectionMemory:
-    """What a WebSocket remembers: the conversation up to its last response."""
+    """The memory of a WebSocket: the conversation up to its last response."""
 
     def __init__(self) -> None:
         self.last = ResponseHistory()
@@ -143,8 +143,8 @@ class ConversationState:
 
     Args:
         make_exchange: Makes the exchange of a request whose body holds the whole conversation.
-        store: Where replies are kept. Without one only a WebSocket's memory can be continued.
-        limits: `body` bounds a conversation as it bounds a request.
+        store: The store of replies. Without a store only the last reply of a WebSocket can be continued.
+        limits: `body` limits a conversation as it limits a request.
     """
 
     def __init__(self, make_exchange: MakeExchange, store: ResponseStore | None, limits: GatewayLimits) -> None:
@@ -153,12 +153,12 @@ class ConversationState:
         self._max_size = limits.body
 
     async def exchange(self, request: ReplyRequest) -> Exchange:
-        """The exchange of a body, with the conversation that it continues.
+        """Return the exchange of a body and the conversation that it continues.
 
-        What is read from the store is paid from the request's budget, as its body was.
+        The bytes read from the store are charged to the request's budget, like its body.
 
         Raises:
-            HttpError: The body cannot be answered; the path names the place in the client's own body.
+            HttpError: The body cannot be answered. The path refers to the client's own body.
         """
         history = await self._history(request)
         body, memory, front = request.body, request.memory, request.front
@@ -191,7 +191,7 @@ class ConversationState:
         return await self._make(whole, history)
 
     async def compact(self, request: ReplyRequest) -> Exchange:
-        """The exchange of POST /v1/responses/compact. Raises an HttpError."""
+        """Return the exchange of POST /v1/responses/compact. Raises an HttpError."""
         history = await self._history(request)
         items = [*history.items, *own_items(request.body)]
         body = {**summary_request(request.body, items), "stream": False}
@@ -201,7 +201,7 @@ class ConversationState:
         return await self._make(whole, history)
 
     async def items(self, request: ReplyRequest) -> list[Any]:
-        """The items of the conversation that a body continues, and its own. Raises an HttpError."""
+        """Return the items of the conversation that a body continues, followed by its own. Raises an HttpError."""
         history = await self._history(request)
         return [*history.items, *own_items(request.body)]
 
@@ -236,7 +236,7 @@ class ConversationState:
         for each in responses:
             items += _decode_items(each.input)
             items += _decode_body(each.body).output
-        # Where an earlier response was left out, the conversation is too large.
+        # A missing earlier response means that the conversation is too large.
         size = self._max_size + 1 if earlier else sum([each.size for each in responses])
         return ResponseHistory(previous, items, size)
 
@@ -252,7 +252,7 @@ class ConversationState:
             raise HttpError(error.failure.code, str(error), path=path, headers=error.headers) from None
 
     async def _save(self, turn: _Turn, body: dict[str, Any]) -> None:
-        """Store a response. The client waits for it, so that it can continue at once."""
+        """Store a response. The client waits for this, so that it can continue at once."""
         if body["status"] not in {"completed", "incomplete"}:
             return
         identifier: str = body["id"]
@@ -269,7 +269,7 @@ class ConversationState:
 
 
 async def _reply_nothing(exchange: Exchange, batches: Batches) -> Batches:
-    """Ask no model: the response of a warm-up is empty, and can be continued."""
+    """Ask no model. The response of a warm-up is empty, and can be continued."""
     async with aclosing(batches):
         events: list[Event] = [ReplyStarted(), ReplyEnded("stop")]
         exchange.record.set_end(events)
@@ -277,7 +277,7 @@ async def _reply_nothing(exchange: Exchange, batches: Batches) -> Batches:
 
 
 def own_items(body: Mapping[str, Any]) -> list[Any]:
-    """The items of a body's own input. Raises an HttpError."""
+    """Return the items of a body's own input. Raises an HttpError."""
     items = body.get("input")
     if items is not None and not isinstance(items, str | list):
         raise HttpError("invalid_request", "neither a text nor a list of items", path="input")
@@ -290,7 +290,7 @@ def _not_found(identifier: str) -> HttpError:
 
 
 def _check_outputs(history: Sequence[Any], own: Sequence[Any]) -> None:
-    """Refuse an output that no call of the conversation asked for: here the conversation is whole."""
+    """Refuse an output whose call is not in the conversation, which is complete here."""
     called = {_call_id(item) for item in (*history, *own) if not _is_output(item)}
     for index, item in enumerate(own):
         if _is_output(item) and (call := _call_id(item)) and call not in called:

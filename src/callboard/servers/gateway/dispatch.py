@@ -1,10 +1,10 @@
 """Ask the backends that serve a model, until one replies.
 
-It decides which failures count against a backend, and asks a backend again with other facts where its refusal
-suggests them.
+This module decides which failures count against a backend, and retries a refused request with the facts that the
+refusal suggests.
 
-Laws: another backend is asked only while nothing of a reply was given; one terminal event, last; no argument of a call
-is logged.
+Laws: another backend is asked only until the first part of a reply is sent; exactly one terminal event, last; arguments
+of calls are never logged.
 """
 
 from __future__ import annotations
@@ -54,18 +54,18 @@ log = logging.getLogger("callboard.gateway")
 Candidates = Sequence[tuple[Backend, str]]
 
 _CLIENT_STATUSES = frozenset({400, 413, 422})
-"""Statuses that another backend would not cure."""
+"""Statuses that another backend would return too."""
 _DOWN_STATUSES = frozenset({502, 503, 504, *range(520, 528), 529, 530})
-"""Statuses of a backend that is not there, or not able to answer, and Cloudflare's of the same."""
+"""Statuses of a backend that is absent or unable to answer, with Cloudflare's equivalents."""
 _NO_REPLY_CODES = frozenset({"backend_unavailable", "timeout", "cut", "malformed"})
-"""Codes of a connection that gave no reply. Any other failure is an answer, to what was asked perhaps."""
+"""Codes of a connection without a reply. Other failures are answers, perhaps caused by the request."""
 _MAX_NAME: Final = 100
-"""Characters of a name in a log line."""
+"""Maximum characters of a name in a log line."""
 _ATTRIBUTION: Final = re.compile(r"\s*x-anthropic-billing-header:[^\r\n]*[\r\n]*")
 
 
 def stream_reply(candidates: Candidates, request: Request, record: ReplyRecord) -> Batches:
-    """The batches of one reply, from the first candidate whose breaker lets it be asked and that gives one."""
+    """Return the batches of one reply, from the first candidate that its breaker allows and that replies."""
     rest = list(candidates)
     wait: float | None = None
     failed: ReplyFailed | None = None
@@ -92,7 +92,7 @@ def stream_reply(candidates: Candidates, request: Request, record: ReplyRecord) 
 
 
 async def _fail(record: ReplyRecord, failed: ReplyFailed | None, wait: float) -> Batches:
-    """The failure of the last backend that was asked, or that none may be asked."""
+    """Yield the failure of the last backend, or a failure that says that every breaker is open."""
     if failed is None:
         record.retry_after = wait
         message = f"the backend failed too often and is not asked for another {wait:.0f} s"
@@ -102,7 +102,7 @@ async def _fail(record: ReplyRecord, failed: ReplyFailed | None, wait: float) ->
 
 
 async def _ask_backend(backend: Backend, name: str, request: Request, record: ReplyRecord) -> Batches:
-    """One backend's reply. It is asked again, with other facts, where it refuses how it was asked."""
+    """Yield one backend's reply. If the backend refuses the form of the request, ask it again with other facts."""
     sent, lost_fields = _translate_request(backend, name, request, record)
     record.begin(backend)
     call_logger = tool_call_logger(request)
@@ -110,7 +110,7 @@ async def _ask_backend(backend: Backend, name: str, request: Request, record: Re
     try:
         if lost_fields:
             yield [unsent_note(field) for field in lost_fields]
-        facts: dict[str, Any] = {}  # tried besides those that are known of the model
+        facts: dict[str, Any] = {}  # facts to try in addition to those known of the model
         while True:
             model = backend.model(name, record.owner, facts)
             sent = _forbid_calls_after_results(strip_attribution(sent, backend.settings, model.resolution), model)
@@ -160,15 +160,15 @@ async def _ask_backend(backend: Backend, name: str, request: Request, record: Re
 def _translate_request(
     backend: Backend, name: str, request: Request, record: ReplyRecord
 ) -> tuple[Request, tuple[str, ...]]:
-    """The request for the backend's wire, with the reasoning that the client did not send back, and the lost fields."""
+    """Return the request for the backend's wire, with reasoning that the client did not send back, and lost fields."""
     if name != request.model and record.front == "chat":
-        # Chat has no field for who reasoned: the decoder named the model that was asked for, by the client's name of it.
+        # Chat has no field for the reasoning model: the decoder named the requested model, by the client's name.
         request = replace(
             request, canisters=tuple([_rename_origin(each, request.model, name) for each in request.canisters])
         )
     translated, lost_fields = translate_request(replace(request, model=name), record.front, backend.settings.wire)
     record.add_dropped(lost_fields)
-    # No person is here to approve a quoted call, and the client acts on every call that it gets.
+    # Nobody is here to approve a quoted call, and the client acts on every call that it gets.
     return backend.reasoning_memory.restore(record.owner, replace(translated, quoted_calls="text")), lost_fields
 
 
@@ -184,14 +184,14 @@ def _rename_origin(canister: Canister, model: str, name: str) -> Canister:
 
 
 def _set_failure_code(events: list[Event], backend: Backend, record: ReplyRecord) -> list[Event]:
-    """The events with the gateway's own code for an unreachable backend, and without the target of a redirect, which
-    only the log has.
+    """Set the gateway's own code for an unreachable backend, and remove the target of a redirect, which only the log
+    gets.
     """
     last = events[-1]
     if not isinstance(last, ReplyFailed):
         return events
     if last.party != "caller":
-        # The backend may repeat the client's own key; the settings' secrets no log line has.
+        # The backend may repeat the client's own key. A log filter masks the secrets of the settings.
         log.warning("%s failed: %r", backend.name, Redactor([record.token]).text(last.message))
     elif record.status == 404:
         log.warning("%s failed: %s: %r", backend.name, last.path, Redactor([record.token]).text(last.message))
@@ -204,10 +204,10 @@ def _set_failure_code(events: list[Event], backend: Backend, record: ReplyRecord
 
 
 def strip_attribution(request: Request, settings: BackendSettings, resolution: Resolution) -> Request:
-    """The request without the first line of Claude Code's instructions, unless the backend is Anthropic's.
+    """Return the request without the first line of Claude Code's instructions, unless the backend is Anthropic's.
 
-    From 2.1.29 on they begin with `x-anthropic-billing-header: …; cch=…;`, which differs in each request and which only
-    Anthropic reads. No cache holds a prompt that begins differently each time (claude-code-router#1220, sglang#28522).
+    Since 2.1.29 the line is `x-anthropic-billing-header: …; cch=…;`. It differs in each request, and only Anthropic
+    reads it. A prompt that begins differently each time is never cached (claude-code-router#1220, sglang#28522).
     """
     if is_anthropic(settings, resolution):
         return request
@@ -225,7 +225,7 @@ def strip_attribution(request: Request, settings: BackendSettings, resolution: R
 
 
 def is_anthropic(settings: BackendSettings, resolution: Resolution) -> bool:
-    """True for Anthropic's own host, and for Claude on Anthropic's wire behind a proxy."""
+    """Return True for Anthropic's own host, and for Claude on Anthropic's wire behind a proxy."""
     host = urlsplit(settings.url).hostname or ""
     ours = host == "anthropic.com" or host.endswith(".anthropic.com")
     is_claude = any(source.startswith("family claude") for source in resolution.sources.values())
@@ -233,7 +233,7 @@ def is_anthropic(settings: BackendSettings, resolution: Resolution) -> bool:
 
 
 def _forbid_calls_after_results(request: Request, model: BatchModel) -> Request:
-    """Some models repeat a call that has its result; they get the request with `tool_choice` "none"."""
+    """Set `tool_choice` to "none" for models that repeat a call that already has its result."""
     if model.plan.answer_after != "results" or request.tool_choice != "auto":
         return request
     last = request.canisters[-1] if request.canisters else None
@@ -243,7 +243,7 @@ def _forbid_calls_after_results(request: Request, model: BatchModel) -> Request:
 def _facts_to_try(
     failed: ReplyFailed, model: BatchModel, request: Request, record: ReplyRecord, tried: Mapping[str, Any]
 ) -> Mapping[str, Any]:
-    """Facts that the refusal suggests and that change how the request is sent; empty if there are none."""
+    """Return the facts that the refusal suggests and that change the request; empty if there are none."""
     if isinstance(model, HttpModel) and len(tried) < MAX_TRIALS:
         other, known = model.taught_by(failed, record.status, request), model.learned.items()
         if other is not None:
@@ -256,7 +256,7 @@ def _facts_to_try(
 
 
 def _update_breaker(backend: Backend, name: str, end: ReplyEnded | ReplyFailed, record: ReplyRecord) -> None:
-    """Only the backend's own faults count against it, and a reply that breaks off against its model."""
+    """Count the backend's own faults against the backend, and a reply that breaks off against its model."""
     if isinstance(end, ReplyEnded):
         backend.record_success(name)
         return
@@ -269,7 +269,7 @@ def _update_breaker(backend: Backend, name: str, end: ReplyEnded | ReplyFailed, 
 
 
 def tool_call_logger(request: Request) -> ToolCallLogger | None:
-    """Log the calls in a request; what logs those of its reply. None unless the level is DEBUG."""
+    """Log the calls in a request, and return a logger for the calls of its reply. None unless the level is DEBUG."""
     if not log.isEnabledFor(logging.DEBUG):
         return None
     for canister in request.canisters:
@@ -283,15 +283,15 @@ def tool_call_logger(request: Request) -> ToolCallLogger | None:
 
 
 class ToolCallLogger:
-    """Logs the tool calls of one reply at the level DEBUG; of arguments only their size."""
+    """Logs the tool calls of one reply at level DEBUG. It logs only the size of arguments."""
 
     def __init__(self) -> None:
         self._names: dict[Any, str] = {}
         self._held: dict[Any, int] = {}
-        """Bytes of arguments that came before the name, by the index on the wire."""
+        """Bytes of arguments that arrived before the name, by the index on the wire."""
 
     def log_frame(self, data: str) -> None:
-        """Log arguments that came before their name, which only Chat Completions backends send."""
+        """Log arguments that arrived before their name, which only Chat Completions backends send."""
         try:
             chunk = msgspec.json.decode(data, type=_Chunk)
         except (msgspec.MsgspecError, RecursionError, UnicodeError):

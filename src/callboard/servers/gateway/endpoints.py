@@ -1,7 +1,7 @@
-"""Endpoints that answer without asking a model: /health, /metrics, models, stored responses, the size of a request.
+"""Endpoints that do not ask a model: /health, /metrics, models, stored responses, the size of a request.
 
-Law: a key in a URL, as Google's clients send it, is a header before anything else sees the request, so that no log and
-no error can show it.
+Law: a key in a URL, as Google's clients send it, becomes a header before anything else sees the request. So no log line
+or error shows it.
 """
 
 from __future__ import annotations
@@ -60,13 +60,13 @@ async def delete_response(request: ApiRequest) -> Response:
 
 
 async def cancel_response(request: ApiRequest) -> Response:
-    """POST /v1/responses/{id}/cancel, which is for responses in the background: none is made here."""
+    """POST /v1/responses/{id}/cancel. It cancels background responses, and the gateway never creates any."""
     status = _decode_status((await _find(request)).body).status
     raise HttpError("invalid_request", f"Cannot cancel a {status} response.")
 
 
 async def input_items(request: ApiRequest) -> Response:
-    """GET /v1/responses/{id}/input_items: the items of the response's own turn, by default the last first."""
+    """GET /v1/responses/{id}/input_items: the items of the response's own turn, newest first by default."""
     query = request.query
     limit = query.get("limit", str(_DEFAULT_LIMIT))
     if not (limit.isascii() and limit.isdecimal() and 1 <= int(limit[:9]) <= _MAX_LIMIT):
@@ -108,37 +108,37 @@ def _not_found(identifier: str) -> HttpError:
 
 
 VERSIONS = ("/v1beta", "/v1")
-"""Paths of Google's API; with `v1` a client asks for what is not beta."""
+"""Path prefixes of Google's API. `v1` is for clients that avoid beta features."""
 _KEY_HEADER = "x-goog-api-key"
 _COLLECTION = "models/"
 _BYTES_PER_TOKEN = 4
-"""About, in English and in code."""
+"""Approximate bytes per token, in English and in code."""
 _TOKENS_PER_FILE = 1000
-"""Of a picture, about; of other files nothing can be known."""
+"""Approximate tokens of a picture. The size of other files is unknown."""
 _FILE = re.compile(rb'"(?:data:[^",]{0,200},)?[\w+/=-]{2000,}"')
-"""A string without a space that is too long for a word: base64."""
+"""A long string without spaces, presumably base64."""
 _MAX_SHOWN = 100
-"""Characters of a name in a message."""
+"""Maximum characters of a name in a message."""
 
 
 class Services(msgspec.Struct):
-    """What the endpoints of one application share."""
+    """Objects that the endpoints of one application share."""
 
     gateway: Gateway
     conversations: ConversationState
     metrics: Metrics
     request_log: RequestLog | None = None
-    """None where nobody can look at it."""
+    """The log of requests. None if nobody can view it."""
 
     def keep_requests(self) -> RequestLog:
-        """The log of requests, which begins with this. For an extension that shows it, while it is made."""
+        """Return the log of requests, and create it on the first call. An extension that shows it calls this early."""
         if self.request_log is None:
             self.request_log = RequestLog()
         return self.request_log
 
 
 class ApiRequest(msgspec.Struct, frozen=True):
-    """A request that may be answered: `token` is the client's key, where it may be passed on."""
+    """An accepted request. `token` is the client's key, if it may be forwarded."""
 
     services: Services
     scope: Scope
@@ -154,20 +154,20 @@ class ApiRequest(msgspec.Struct, frozen=True):
 
     @property
     def query(self) -> dict[str, str]:
-        """The last value of each parameter."""
+        """The query parameters. The last value of a repeated parameter counts."""
         return dict(_query(self.scope))
 
 
 Handler: TypeAlias = Callable[[ApiRequest], Awaitable[Response]]
 Access: TypeAlias = Literal["public", "counted", "work"]
-"""`public` wants no key, `counted` is one of a key's requests a minute, `work` is also one of those open at once.
+"""`public` needs no key, `counted` counts toward a key's requests a minute, `work` also toward its open requests.
 
-`counted` is for what must go through while all places are taken, such as /metrics.
+`counted` is for endpoints that must answer even if the key has its maximum of open requests, such as /metrics.
 """
 
 
 class Endpoint:
-    """An endpoint whose `handler` makes the whole answer. With `front` "" each client gets it in its own form."""
+    """An endpoint whose `handler` makes the whole answer. If `front` is "", each client gets its own format."""
 
     def __init__(self, services: Services, front: str, handler: Handler, access: Access = "work") -> None:
         self._services = services
@@ -220,7 +220,7 @@ async def metrics(request: ApiRequest) -> Response:
 
 
 async def health(request: ApiRequest) -> Response:
-    """GET /health: 200, or 503 while every backend's breaker is open."""
+    """GET /health: 200, or 503 if the breakers of all backends are open."""
     gateway, now = request.services.gateway, monotonic()
     token = read_token(request.headers)
     is_known = gateway.authenticator.is_key(token)
@@ -230,8 +230,8 @@ async def health(request: ApiRequest) -> Response:
         owner = None
     backends: list[dict[str, Any]] = []
     for index, backend in enumerate(gateway.backends):
-        # Where a backend is, only clients with one of the gateway's keys learn; others see its configured name, and
-        # not even that where the gateway has keys.
+        # Only clients with one of the gateway's keys see a backend's address. Others see its configured name, or only
+        # a number if the gateway has keys.
         configured = "" if gateway.settings.keys else backend.settings.name
         name = backend.name if is_known else configured or f"backend-{index + 1}"
         state = backend.breaker.state(now)
@@ -259,7 +259,7 @@ async def health(request: ApiRequest) -> Response:
 
 
 def client_format(scope: Scope) -> str:
-    """The front whose form a client reads on paths that all fronts have: Google's and Anthropic's say who they are."""
+    """Return the front whose format a client reads on shared paths. Google's and Anthropic's clients are recognized."""
     headers = Headers(scope=scope)
     if scope["path"].startswith("/v1beta") or _KEY_HEADER in headers:
         return "gemini"
@@ -297,7 +297,7 @@ _MODEL_FORMS: Mapping[str, tuple[Callable[[str, int], Any], Callable[[Sequence[A
         ),
     }
 )
-"""A model and a list of models, as each front's clients read them."""
+"""Encoders of a model and of a list of models, by front."""
 
 
 async def list_models(request: ApiRequest) -> Response:
@@ -318,7 +318,7 @@ async def get_model(request: ApiRequest) -> Response:
 
 
 class _TokenCounter(msgspec.Struct, frozen=True):
-    """Estimates how many tokens a body has: four bytes of text each. A header says that it is an estimate.
+    """Estimates the tokens of a body, at four bytes of text per token. A header marks the result as an estimate.
 
     `counted_parts` returns the model's name and the parts of the body that a model reads; `answer` makes the body of
     the answer.
@@ -373,7 +373,7 @@ count_gemini = _TokenCounter(_gemini_parts, lambda count: {"totalTokens": count}
 
 
 def move_key_to_header(scope: Scope) -> Scope:
-    """The scope with the query's `key` as a header, and without it in the query."""
+    """Move the `key` of the query to a header."""
     query = _query(scope)
     keys = [value for name, value in query if name == "key"]
     if not keys:
@@ -384,13 +384,13 @@ def move_key_to_header(scope: Scope) -> Scope:
 
 
 def url_fields(scope: Scope, *, stream: bool) -> dict[str, Any]:
-    """The model, whether the reply is streamed and in which form, as fields of a body."""
+    """Return the fields of a body that the URL sets: the model, whether to stream, and in which format."""
     form = next((value for name, value in reversed(_query(scope)) if name in {ALT, "$alt"}), "json")
     return {"model": model_in_path(scope), "stream": stream, ALT: form}
 
 
 def model_in_path(scope: Scope) -> str:
-    """The model's name: `NAME` of `models/NAME`, or the full name in another collection."""
+    """Return the model's name: `NAME` of `models/NAME`, or the full name in another collection."""
     return str(scope["path_params"]["resource"]).removeprefix(_COLLECTION)
 
 

@@ -1,11 +1,11 @@
 """One request of a client and the reply to it.
 
-A `ReplyRequest` is what an endpoint is asked for. The gateway makes an `Exchange` of it: the decoded request, and the
-way that the reply takes from a backend to the client. The `ReplyRecord` notes what happens on that way.
+A `ReplyRequest` is one request to an endpoint. The gateway turns it into an `Exchange`: the decoded request, and the
+path of the reply from a backend to the client. The `ReplyRecord` records what happens on this path.
 
-An Exchange is frozen. What passes a reply on the way (a summary's check, cancellation) is a filter that its maker
-names, and gets the exchange with the events: a filter that held its exchange would be a reference cycle, and what the
-client sent would stay in memory until a garbage collection.
+An Exchange is frozen. Steps between backend and client, such as the check of a summary, are filters that get the
+exchange together with the events. A filter that stored its exchange would create a reference cycle, and the client's
+data would stay in memory until a garbage collection.
 """
 
 from __future__ import annotations
@@ -57,17 +57,17 @@ _TOLD: Final = {
     "incomplete": "x-callboard-incomplete",
     "missed_call": "x-callboard-missed",
 }
-"""Headers of notes: a call that repeats a source, what the reply lacks, a marker that no call came of."""
+"""Headers of notes: a call that repeats a source, a gap in the reply, a marker without a call."""
 _PASSED_HEADERS = ("x-request-id", "request-id")
-"""Headers of a backend that its client gets."""
+"""Headers of a backend that are passed to the client."""
 _MAX_DROPPED = 2000
 _MAX_RETRY_AFTER = 86_400.0
 _BACKEND_STATUSES = {"timeout": 504, "too_large": 502}
-"""Statuses of failures that mean another one where the client caused them."""
+"""Statuses of failures that have another status if the client caused them."""
 _OVERLOADED = 529
-"""Anthropic's own status, after which other clients do not ask again."""
+"""Anthropic's own status. Clients of other providers do not retry on it."""
 _MAX_NAME = 100
-"""Characters of a field's name in the log."""
+"""Maximum characters of a field's name in the log."""
 
 _NO_SECRETS = Redactor()
 
@@ -75,46 +75,46 @@ Batches: TypeAlias = AsyncGenerator[list[Event]]
 
 
 def _log_malformed_arguments(backend_name: str, call: InvocationEnded | InvocationIncomplete) -> None:
-    """Log that arguments are not a JSON object: where the fault is, and not what stands there."""
+    """Log that arguments are not a JSON object. The line has the place of the fault, never the arguments."""
     try:
         msgspec.json.decode(call.raw)
-        fault = "it is another JSON value"
+        fault = "they are another JSON value"
     except (msgspec.MsgspecError, RecursionError, UnicodeError) as error:
-        fault = str(error) if isinstance(error, msgspec.DecodeError) else "it cannot be read"
-    what = "%s: the arguments of a call of %s are not a JSON object, and are passed on as they are: %s"
+        fault = str(error) if isinstance(error, msgspec.DecodeError) else "they cannot be read"
+    what = "%s: the arguments of a call of %s are not a JSON object, and are passed on unchanged: %s"
     log.warning(what, backend_name, display(call.name, _MAX_NAME), fault)
 
 
 class ReplyRecord(msgspec.Struct, kw_only=True, eq=False):
-    """What happened while a reply was made."""
+    """A record of what happens while a reply is made."""
 
     front: str
     owner: str = ""
     token: str = ""
     """The key that the client sent."""
     beta: str = ""
-    """The client's `anthropic-beta` header, without which Anthropic refuses some fields of a request."""
+    """The client's `anthropic-beta` header. Without it Anthropic refuses some fields of a request."""
     redactor: Redactor = _NO_SECRETS
     backend_name: str = ""
     """The backend that was asked last."""
     status: int = 0
     headers: Mapping[str, str] = NO_HEADERS
     dropped: list[str] = []
-    """Parts of the request that the backend does not get."""
+    """Parts of the request that are not sent to the backend."""
     lost_fields: list[str] = []
-    """Parts of the reply that the client's wire has no place for."""
+    """Parts of the reply that the client's wire cannot express."""
     alerts: dict[str, list[str]] = {}
-    """The notes that the client is told in a header, by their codes."""
+    """Texts of the notes that a response header reports, by code."""
     retry_after: float | None = None
     usage: Usage = Usage()
     costs: ReplyCosts = msgspec.field(default_factory=ReplyCosts)
-    """What the backends' replies cost."""
+    """Costs of the backends' replies."""
     end: ReplyEnded | ReplyFailed | None = None
     log_entry: LoggedRequest | None = None
-    """Where what happens is kept for people to see; None where nobody can look."""
+    """The entry in the log of requests. None if there is no such log."""
 
     def begin(self, backend: Backend, plan: Plan | None = None) -> None:
-        """A backend is asked, perhaps for the second time; `plan` says how, once it is known."""
+        """Start over for a backend that is asked now, perhaps again. `plan` is set once it is known."""
         if plan is not None:
             self.costs.begin_reply(plan.prices)
         self.backend_name, self.redactor = backend.name, backend.redactor
@@ -124,18 +124,18 @@ class ReplyRecord(msgspec.Struct, kw_only=True, eq=False):
         self.dropped += [name for name in names if name not in self.dropped]
 
     def add_lost_fields(self, fields: Sequence[str]) -> None:
-        """Log them too: the headers of a stream may have gone before its last event shows what is lost."""
+        """Add and log lost fields: a stream's headers may be sent before its last event shows a loss."""
         for field in fields:
             if field not in self.lost_fields:
                 self.lost_fields.append(field)
                 log.info(
-                    "%s: %s of the reply has no place on the client's wire",
+                    "%s: the client's wire has no field for %s of the reply",
                     self.backend_name,
                     display(field, _MAX_NAME),
                 )
 
     def add_notes(self, events: Sequence[Event]) -> None:
-        """Keep and log the alerts that the answer's headers tell, and the fields that the client's wire lacks."""
+        """Keep and log the alerts for the answer's headers, and the fields that the client's wire lacks."""
         self.costs.feed(events)
         self.add_lost_fields(untranslated_fields(events, self.front))
         for event in events:
@@ -155,7 +155,7 @@ class ReplyRecord(msgspec.Struct, kw_only=True, eq=False):
             log.warning("%s: %s", self.backend_name, note.text)
 
     def set_end(self, events: Sequence[Event]) -> None:
-        """Look for the end of the reply in the last events of a batch."""
+        """Record the end of the reply if the batch contains it."""
         last = events[-1]
         if isinstance(last, (ReplyEnded, ReplyFailed)):
             self.end = last
@@ -190,30 +190,30 @@ class ReplyObserver(ExchangeObserver):
 
 
 class ReplyRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """What an endpoint is asked for: one body of one client."""
+    """One request to an endpoint: one body of one client."""
 
     front: Frontend
     body: Mapping[str, Any]
     owner: str = ""
     size: int = 0
-    """About the bytes of the body."""
+    """Approximate bytes of the body."""
     token: str = ""
-    """The client's key, where it may be passed on to a backend."""
+    """The client's key, if it may be forwarded to a backend."""
     beta: str = ""
     """The client's `anthropic-beta` header."""
     compat_events: bool = False
     budget: BudgetShare | None = None
-    """Pays for what is read besides the body, such as a stored conversation."""
+    """The budget that is charged for more than the body, such as a stored conversation."""
     memory: ConnectionMemory | None = None
-    """What a WebSocket remembers of its last reply."""
+    """The WebSocket's memory of its last reply."""
     echo: Mapping[str, Any] | None = None
-    """The fields that a Responses reply repeats, if they are not those of the body."""
+    """Fields that a Responses reply repeats, if they differ from the body's."""
     filters: tuple[Filter, ...] = ()
     on_finished: OnFinished | None = None
 
 
 class Exchange(msgspec.Struct, frozen=True, kw_only=True, eq=False):
-    """A decoded request, and the way to its reply."""
+    """A decoded request, and the path of its reply."""
 
     front: Frontend
     request: Request
@@ -222,14 +222,14 @@ class Exchange(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     identifier: str
     record: ReplyRecord
     source: Callable[[ReplyRecord], Batches]
-    """Gives the reply's events, once."""
+    """Returns the reply's events. It is called once."""
     filters: tuple[Filter, ...] = ()
-    """Pass the events on, the first nearest to the backend."""
+    """Filters of the events. The first is nearest to the backend."""
     on_finished: OnFinished | None = None
-    """Called with a whole Responses body before the client has all of it; it may change the body's `store`."""
+    """Called with a whole Responses body before the client has all of it. It may change the body's `store`."""
     compat_events: bool = False
     strict: bool = False
-    """Refuse the request where something of it would be lost."""
+    """True if the request is refused when any part of it would be lost."""
     created: int = msgspec.field(default_factory=lambda: int(time.time()))
 
     def batches(self) -> Batches:
@@ -253,9 +253,9 @@ class Exchange(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         return self.front.wire.encode_response(events, **self._reply_fields(), **options)
 
     def encode_failure(self, failed: ReplyFailed) -> tuple[int, dict[str, Any]]:
-        """The status and body of a reply that did not begin."""
+        """Return the status and body for a reply that did not begin."""
         status, _ = self.front.wire.encode_error(failed)
-        # Some servers answer a request that cannot be with 500: clients would ask again for ever.
+        # Some servers answer an invalid request with 500, and clients would retry forever.
         if self.record.status == _OVERLOADED and self.front.name != "messages":
             status = 429 if failed.code == "rate_limit_exceeded" else 503
         elif self.record.status >= 400 and (failed.party != "caller" or self.record.status < 500):
@@ -268,7 +268,7 @@ class Exchange(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         return status, self.front.error(failed, status)
 
     def headers(self) -> dict[str, str]:
-        """The answer's headers besides its type."""
+        """Return the answer's headers, except its content type."""
         record = self.record
         headers = {name: record.redactor.text(value) for name in _PASSED_HEADERS if (value := record.headers.get(name))}
         headers.setdefault("x-request-id", self.identifier)
@@ -294,7 +294,7 @@ MakeExchange: TypeAlias = Callable[[ReplyRequest], Awaitable[Exchange]]
 
 
 def dropped_header(dropped: list[str]) -> str:
-    """The list as a header's value: printable ASCII, cut after 2,000 characters."""
+    """Return the list as a header value: printable ASCII, at most 2,000 characters."""
     text = ", ".join([name.replace(",", ";") for name in dropped])
     safe = text.encode("ascii", "replace").decode()
     return "".join([each if each.isprintable() else "?" for each in safe])[:_MAX_DROPPED]

@@ -1,4 +1,4 @@
-"""The wires that clients speak to the gateway, as rows: what is checked, how a reply is encoded, how it fails."""
+"""The wires that clients speak to the gateway, one row each: checks of a request, encoding of a reply, and errors."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from callboard.wires.responses import read_request
 
 ALT, SSE = "alt", "sse"
 URL_FIELDS = frozenset({"model", "stream", ALT})
-"""Facts of the URL of a request to Google's API; here they are fields of its body."""
+"""Facts from the URL of a request to Google's API. The gateway adds them to the body."""
 _GENERIC = frozenset({"api_error", "invalid_request_error"})
 _TYPES: Mapping[int, str] = MappingProxyType(
     {
@@ -36,7 +36,7 @@ _TYPES: Mapping[int, str] = MappingProxyType(
         529: "overloaded_error",
     }
 )
-"""Anthropic's words for statuses, where a code has none."""
+"""Anthropic's error types by status, for codes without a type of their own."""
 _STATUSES: Mapping[int, str] = MappingProxyType(
     {
         401: "UNAUTHENTICATED",
@@ -49,9 +49,9 @@ _STATUSES: Mapping[int, str] = MappingProxyType(
         504: "DEADLINE_EXCEEDED",
     }
 )
-"""Google's words; below 500 any other is INVALID_ARGUMENT, and INTERNAL from there."""
+"""Google's words by status. Other statuses are INVALID_ARGUMENT below 500, INTERNAL from 500."""
 _REASON = re.compile(r"[A-Z][A-Z0-9_]{0,61}[A-Z0-9]")
-"""What google.rpc.ErrorInfo allows."""
+"""Reasons that google.rpc.ErrorInfo allows."""
 
 
 def _event_stream(body: Mapping[str, Any]) -> str:
@@ -64,23 +64,23 @@ class Frontend(msgspec.Struct, frozen=True):
     name: str
     wire: Wire
     prefix: str
-    """Of the replies' identifiers."""
+    """Prefix of the replies' identifiers."""
     decode_request: Callable[[Mapping[str, Any]], tuple[Request, tuple[str, ...]]]
-    """The request of a body, and the names of what was dropped."""
+    """Decodes a body to its request and the names of dropped fields."""
     check: Callable[[Mapping[str, Any], GatewayLimits], None]
-    """Raises an HttpError for a body that is refused."""
+    """Raises an HttpError if the body must be refused."""
     encoder_options: Callable[[Mapping[str, Any]], dict[str, Any]]
     """Options of the wire's stream encoder for a reply to the body."""
     heartbeat: Callable[[Any], list[Payload] | bytes]
-    """Payloads, or bytes that are sent as they are."""
+    """Returns payloads, or bytes that are sent unchanged."""
     set_error_status: Callable[[dict[str, Any], ReplyFailed, int], None] = lambda error, failed, status: None
     """Puts the status of the answer into the error."""
     content_type: Callable[[Mapping[str, Any]], str] = _event_stream
-    """Of a stream that answers the body."""
+    """Content type of the stream that answers the body."""
     framer: Callable[[Mapping[str, Any]], Framer] = lambda _: SSEEncoder()
-    """Makes what frames the payloads of a stream."""
+    """Makes the framer of a stream's payloads."""
     streams_failures: bool = False
-    """Whether a failure of a backend begins a stream, for clients that show no other."""
+    """True if a stream reports a backend's failure, for clients that do not show it otherwise."""
 
     def error(self, failed: ReplyFailed, status: int) -> dict[str, Any]:
         body = self.wire.encode_error(failed)[1]
@@ -88,7 +88,7 @@ class Frontend(msgspec.Struct, frozen=True):
         return body
 
     def error_body(self, error: HttpError) -> dict[str, Any]:
-        """The body of an answer that the gateway itself refuses."""
+        """Return the body of an error of the gateway itself."""
         body = self.error(error.failure, error.status)
         if error.details is not None:
             body["error"]["details"] = error.details
@@ -131,18 +131,18 @@ def _decode_gemini(body: Mapping[str, Any]) -> tuple[Request, tuple[str, ...]]:
 
 def _check_responses(body: Mapping[str, Any], limits: GatewayLimits) -> None:
     if body.get("background"):
-        message = "no response is made in the background; leave it out, and stream the reply or wait for it"
+        message = "the gateway has no background responses; leave this out, and stream the reply or wait for it"
         raise HttpError("background_not_supported", message, path="background")
     if body.get("prompt") is not None:
-        raise HttpError("prompt_reference_not_supported", "prompts are not kept here", path="prompt")
+        raise HttpError("prompt_reference_not_supported", "the gateway does not store prompts", path="prompt")
     if body.get("conversation") is not None:
-        message = "conversations are not kept here; send the whole history as input"
+        message = "the gateway does not store conversations; send the whole history as input"
         raise HttpError("conversation_not_supported", message, path="conversation")
     _check_count(body.get("input"), "input", limits.items)
     _check_tokens(body, "max_output_tokens", limits)
     instructions = body.get("instructions")
     if isinstance(instructions, str) and len(instructions) > limits.instructions:
-        message = f"{len(instructions)} characters; at most {limits.instructions} are taken"
+        message = f"{len(instructions)} characters; the limit is {limits.instructions}"
         raise HttpError("instructions_too_large", message, path="instructions")
     _check_logprobs(body, limits)
 
@@ -159,7 +159,7 @@ def _check_messages(body: Mapping[str, Any], limits: GatewayLimits) -> None:
     if body.get("thread") is not None:
         raise HttpError(
             "thread_unsupported_request",
-            "threads are not kept here; send the whole conversation without it",
+            "the gateway does not store threads; send the whole conversation without it",
             path="thread",
             details={"error_code": "thread_unsupported_request", "unsupported": ["thread"]},
         )
@@ -178,12 +178,12 @@ def _check_gemini(body: Mapping[str, Any], limits: GatewayLimits) -> None:
 
 def _check_choices(body: Mapping[str, Any], name: str, within: str = "") -> None:
     if body.get(name) not in (None, 1):
-        raise HttpError("invalid_request", "a request gets one reply; ask once for each", path=within + name)
+        raise HttpError("invalid_request", "only one reply per request; send one request for each", path=within + name)
 
 
 def _check_count(items: Any, path: str, limit: int) -> None:
     if isinstance(items, list) and len(items) > limit:
-        raise HttpError("too_many_messages", f"{len(items)} items; at most {limit} are taken", path=path)
+        raise HttpError("too_many_messages", f"{len(items)} items; the limit is {limit}", path=path)
 
 
 def _check_tokens(body: Mapping[str, Any], name: str, limits: GatewayLimits, within: str = "") -> None:
@@ -218,7 +218,7 @@ _ROWS = (
         _check_responses,
         lambda body: {"echo": body, "clock": time.time},
         lambda encoder: encoder.heartbeat(),
-        # Codex hides what a status of 500 says, and asks again either way.
+        # Codex hides the message of a status 500, and retries in both cases.
         streams_failures=True,
     ),
     Frontend(
@@ -241,7 +241,7 @@ _ROWS = (
         _decode_gemini,
         _check_gemini,
         lambda body: {},
-        # Nothing in an event stream, nothing in JSON; google-genai takes a comment for an error without its end.
+        # A newline is ignored in an event stream and in JSON. google-genai takes a comment for an unfinished error.
         lambda _: b"\n",
         _set_google_status,
         lambda body: _event_stream(body) if body.get(ALT) == SSE else "application/json",
@@ -249,4 +249,4 @@ _ROWS = (
     ),
 )
 FRONTENDS: Mapping[str, Frontend] = MappingProxyType({row.name: row for row in _ROWS})
-"""By their wires' names."""
+"""The fronts by the names of their wires."""

@@ -1,6 +1,6 @@
-"""The gateway: makes an exchange of a client's body, and owns the backends.
+"""The gateway makes an exchange of a client's body, and owns the backends.
 
-It knows no sockets: the doctor and the tests use it without a server.
+It opens no server sockets: the doctor and the tests use it without a server.
 """
 
 from __future__ import annotations
@@ -48,14 +48,14 @@ _encode = msgspec.json.encode
 
 
 class Gateway:
-    """What lives as long as the server."""
+    """State that lives as long as the server."""
 
     def __init__(self, settings: GatewaySettings) -> None:
         self.settings = settings
         self._started = int(time())
         self.authenticator = Authenticator(settings, monotonic)
         self.request_budget = ByteBudget(settings.limits.held)
-        # Clients ask again themselves; only a connection that was dropped before an answer is made anew.
+        # Clients retry on their own. The gateway retries only if a connection was dropped before an answer.
         self._transport = Transport(idle_timeout=settings.idle_timeout, retries=1, statuses=())
         redactor = make_redactor(settings)
         self._log_filter = LogFilter(redactor)
@@ -94,19 +94,19 @@ class Gateway:
         log.removeFilter(self._log_filter)
 
     async def read(self, data: bytes) -> dict[str, Any]:
-        """A body as JSON. Raises an HttpError."""
+        """Return a body as JSON. Raises an HttpError."""
         return await read_json(data, self.settings.limits)
 
     async def exchange(self, request: ReplyRequest) -> Exchange:
-        """The exchange of a request, whose body holds the whole conversation.
+        """Return the exchange of a request, whose body holds the whole conversation.
 
         Raises:
-            HttpError: The request cannot be answered; no backend was asked.
+            HttpError: The request cannot be answered. No backend was asked.
         """
         front, body = request.front, request.body
         model = body.get("model")
         if not isinstance(model, str) or not model.strip():
-            raise HttpError("model_required", "which model?", path="model")
+            raise HttpError("model_required", "name a model", path="model")
         self.check_model_name(model)
         decode = partial(self._decode_request, front, body, request.size)
         decoded, dropped = await run_in_thread_if_large(request.size, decode)
@@ -136,13 +136,13 @@ class Gateway:
         )
 
     def check_model_name(self, model: str) -> None:
-        """Raises an HttpError for a name that must not reach a backend's URL; the operator's own names may be any."""
+        """Raises an HttpError for a name that must not reach a backend's URL. Names of a `model_map` may be any."""
         if self._routes.has_mapping(model):
             return
         try:
             check_model_name(model)
         except CallerError as error:
-            message = f"{error.message}; {error.hint}; a `model_map` of the gateway can give it another name"
+            message = f"{error.message}; {error.hint}; the gateway's `model_map` can give the model another name"
             raise HttpError("invalid_request", message, path="model") from None
 
     def _is_allowed_name(self, model: str) -> bool:
@@ -153,7 +153,7 @@ class Gateway:
         return True
 
     def _decode_request(self, front: Frontend, body: Mapping[str, Any], size: int) -> tuple[Request, tuple[str, ...]]:
-        """The request, and what of it is dropped. It may run on a thread."""
+        """Return the request, and the names of what is dropped from it. May run on a thread."""
         limits = self.settings.limits
         front.check(body, limits)
         if size > limits.content:
@@ -166,13 +166,13 @@ class Gateway:
         # The result of a call may be empty.
         if not any(isinstance(each, InvocationCanister | ResultCanister) or each.content for each in request.canisters):
             path = {"responses": "input", "gemini": "contents"}.get(front.name, "messages")
-            raise HttpError("invalid_request", "nothing is said to the model; give a message of the user", path=path)
+            raise HttpError("invalid_request", "the conversation is empty; send a user message", path=path)
         canisters, unpaired = reorder_results(request.canisters)
         tools, doubled = dedupe_tools(request.tools)
         return replace(request, canisters=canisters, tools=tools), dedupe((*dropped, *unpaired, *doubled))
 
     def candidates(self, request: Request, owner: str = "") -> list[tuple[Backend, str]]:
-        """The backends to ask, with their names of the model. Raises an HttpError where there is none."""
+        """Return the backends to ask, with their names of the model. Raises an HttpError if there is none."""
         candidates = [(self.backends[place], name) for place, name in self._routes.backends_for(request.model)]
         if not candidates:
             raise HttpError("model_not_found", f"no backend serves {request.model!r}", path="model")
@@ -183,7 +183,7 @@ class Gateway:
         return [(backend, backend.correct_name(name, owner)) for backend, name in candidates]
 
     async def models(self, owner: str = "", token: str = "") -> list[str]:
-        """The names that this owner may ask for, as far as the backends tell."""
+        """Return the names that this owner may ask for, as far as the backends list them."""
         now = monotonic()
         stale = [each for each in self.backends if each.is_stale(now, owner) or not each.model_names(owner)]
         if stale:
@@ -193,11 +193,11 @@ class Gateway:
         return list(dict.fromkeys([*self._routes.mapped_names(), *routed]))
 
     def creation_time(self, model: str, owner: str = "") -> int:
-        """When the model was made, as a backend says it, else when this gateway started; in seconds since 1970."""
+        """Return when the model was made, or else when this gateway started, in seconds since 1970."""
         return max([each.creation_time(model, owner) for each in self.backends]) or self._started
 
     async def has_model(self, model: str, owner: str = "", token: str = "") -> bool:
-        """Whether this owner may ask for the model, as far as the backends tell: one that lists none may have any."""
+        """Return whether this owner may ask for the model. A backend that lists no models may have any."""
         if model in await self.models(owner, token):
             return True
         if not self._is_allowed_name(model):
@@ -209,7 +209,7 @@ class Gateway:
         )
 
     def _refresh(self, backend: Backend) -> None:
-        """In the background, and so without a client's key: that goes with the client's own requests only."""
+        """Request the list in the background, without a client's key: keys go only with the client's own requests."""
         if backend.settings.local:
             return
         task = asyncio.get_running_loop().create_task(backend.refresh_models("", monotonic()))
@@ -218,7 +218,7 @@ class Gateway:
 
 
 def open_store(settings: GatewaySettings) -> ResponseStore | None:
-    """Where responses are stored; None for nowhere. Raises CallerError for a wrong URL or a missing package."""
+    """Return the store of responses, or None if none is set. Raises CallerError for a bad URL or a missing package."""
     if not settings.store:
         return None
     try:
@@ -226,14 +226,14 @@ def open_store(settings: GatewaySettings) -> ResponseStore | None:
 
         return ResponseStore(settings.store, age=settings.store_age, size=settings.store_size)
     except ImportError as error:
-        hint = "pip install 'callboard[gateway,store]'"
+        hint = "install it with pip install 'callboard[gateway,store]'"
         raise CallerError(f"a store needs {error.name or error}", path="store", hint=hint) from None
 
 
 def _decide_forwarding(settings: GatewaySettings) -> list[BackendSettings]:
-    """The backends, each with a decision whether it gets clients' own keys.
+    """Return the backends with `forward_client_key` decided.
 
-    The only one does if nothing is said, where these keys are not the gateway's.
+    By default a backend gets the clients' own keys if it is the only one and the gateway has no keys.
     """
     only = len(settings.backends) == 1 and not settings.keys
     return [
@@ -247,30 +247,30 @@ def _check_content(body: Mapping[str, Any], limit: int) -> None:
         items = body.get(path)
         for place, item in enumerate(items if isinstance(items, list) else [items]):
             if (size := len(_encode(item))) > limit:
-                message = f"{size} bytes; at most {limit} are taken"
+                message = f"{size} bytes; the limit is {limit}"
                 raise HttpError("input_content_too_large", message, path=f"{path}[{place}]")
 
 
 _Pattern: TypeAlias = "tuple[re.Pattern[str], ...] | None"
-"""One expression for each part between slashes; None matches every name."""
+"""One expression for each part between slashes. None matches every name."""
 
 
 class ModelRouter:
-    """Which backends serve a model, and in which order they are asked. `draw` returns numbers from 0 to 1."""
+    """Chooses the backends that serve a model, and their order. `draw` returns numbers from 0 to 1."""
 
     def __init__(self, backends: Sequence[BackendSettings], draw: Callable[[], float]) -> None:
         self._rows = [(each, [_compile(pattern) for pattern in each.models]) for each in backends]
         self._draw = draw
 
     def backends_for(self, model: str) -> list[tuple[int, str]]:
-        """The places of the backends that serve the model, and the name that each has for it, the first first."""
+        """Return the indices of the backends that serve the model, with their names of it, in the order to ask."""
         serving = [
             (place, each, each.model_map.get(model, model))
             for place, (each, patterns) in enumerate(self._rows)
             if model in each.model_map or any(_matches(pattern, model) for pattern in patterns)
         ]
         if len(serving) > 1:
-            # A draw without replacement: the logarithms of uniform numbers, divided by the weights, in order.
+            # A weighted draw without replacement: sort by uniform random numbers to the power of 1 / weight.
             ranked = [self._draw() ** (1 / each.weight) if each.weight > 0 else -1 for _, each, _ in serving]
             order = sorted(range(len(serving)), key=ranked.__getitem__, reverse=True)
             serving = [serving[at] for at in order]
@@ -284,9 +284,9 @@ class ModelRouter:
 
 
 def _compile(pattern: str) -> _Pattern:
-    """As in paths: `*` and `?` match no slash, but a pattern that is only `*` matches every name.
+    """Compile a pattern as for paths: `*` and `?` match no slash, but a pattern that is only `*` matches every name.
 
-    Else `gemini-2.5-flash*` would let a client ask for `gemini-2.5-flash/anything` with the operator's key.
+    Otherwise `gemini-2.5-flash*` would let a client use `gemini-2.5-flash/anything` with the operator's key.
     """
     if not pattern.strip("*"):
         return None if pattern else ()

@@ -1,15 +1,15 @@
 """A reply in rounds: the model calls tools that run in the gateway.
 
-An `agent.run.Run` makes the rounds, with the backends as its model. The client gets one reply: the text and reasoning of
-all rounds as they come, the sum of their usage, and one end. A call that ran here is shown as a line of reasoning, such
-as `add({"a":1,"b":2}) -> 3`, which no client tries to run. Its seal follows where the wire has a field beside reasoning
-(`encrypted_content` on Responses, `signature` on Messages): a client that sends it back gives the model the call and
-the result again. Chat has no such field: there the line is only part of the reasoning's text.
+An `agent.run.Run` makes the rounds, with the backends as its model. The client gets one reply: the text and reasoning
+of all rounds as they arrive, the sum of their usage, and one end. A call that ran here appears as a line of reasoning,
+such as `add({"a":1,"b":2}) -> 3`, which no client tries to run. If the wire has a field for it (`encrypted_content` on
+Responses, `signature` on Messages), a seal follows. A client that sends the seal back restores the call and the result
+for the model. Chat has no such field, so there the line is only text.
 
-A call of a client's tool ends the reply. It is sent when the reply's calls of tools from here have run, and after their
-results; it is sent as it came, whole or not. A call of a tool that nobody has is answered here.
+A call of a client's tool ends the reply. It is sent unchanged, whole or not, after the reply's calls of hosted tools
+have run and after their results. The gateway answers a call of a tool that nobody has.
 
-Laws: a client that leaves cancels what runs; what was sealed comes back as it was, or not at all.
+Laws: a client that leaves cancels running calls; sealed calls are restored exactly, or not at all.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 class _Sealed(msgspec.Struct, frozen=True, omit_defaults=True):
-    """With `joined`, calls of the client's tools from the same reply follow."""
+    """Calls and their results. If `joined`, calls of the client's tools from the same reply follow."""
 
     calls: tuple[InvocationCanister, ...]
     results: tuple[ResultCanister, ...]
@@ -83,13 +83,13 @@ _decode = msgspec.json.Decoder(_Sealed).decode
 
 
 def format_call(call: InvocationCanister) -> str:
-    """Such as `add({"a":1})`."""
+    """Return a call as text, such as `add({"a":1})`."""
     arguments = call.raw if call.arguments is None else _encode(dict(call.arguments)).decode()
     return f"{call.name}({arguments})"
 
 
 def format_result(result: ResultCanister) -> str:
-    """What follows a call, such as ` -> 2`, to the end of its line."""
+    """Return a result as the rest of its call's line, such as ` -> 2`."""
     texts = [
         part.text if isinstance(part, TextualContent) else f"[{part.__struct_config__.tag}]" for part in result.content
     ]
@@ -97,7 +97,7 @@ def format_result(result: ResultCanister) -> str:
 
 
 def seal(calls: Sequence[InvocationCanister], results: Sequence[ResultCanister], *, joined: bool) -> str:
-    """The calls and their results, in the same order, as the opaque form of the reasoning that shows them."""
+    """Return the calls and results, in the same order, as the opaque part of the reasoning that shows them."""
     sealed = _Sealed(
         tuple([replace(each, timestamp=None) for each in calls]),
         tuple([replace(each, timestamp=None) for each in results]),
@@ -107,7 +107,7 @@ def seal(calls: Sequence[InvocationCanister], results: Sequence[ResultCanister],
 
 
 def restore_calls(canisters: Sequence[Canister]) -> Sequence[Canister]:
-    """The conversation with the sealed calls and results in place of the reasoning that showed them."""
+    """Return the conversation with the sealed calls and results instead of the reasoning that showed them."""
     if not any(_has_seal(each) for each in canisters):
         return canisters
     restored: list[Canister] = []
@@ -145,7 +145,7 @@ def _has_seal(canister: Canister) -> bool:
 
 
 def _open_seal(opaque: str) -> _Sealed | None:
-    """What is sealed; None for what is none of ours."""
+    """Return the contents of a seal, or None if it is not one of ours."""
     if not opaque.startswith(_MARK):
         return None
     try:
@@ -167,9 +167,9 @@ def _format_sealed(sealed: _Sealed) -> str:
 log = logging.getLogger("callboard.gateway")
 
 _DRAIN_SECONDS = 1.0
-"""Seconds that a backend has to end its answer after a round's last event, so that the connection can be kept."""
+"""Seconds that a backend has to end its answer after a round's last event, so that the connection can be reused."""
 _MINTED_IDENTIFIER = re.compile(r"call_\d+_[a-z]?\d+")
-"""Identifiers of `identify_in_turn`. They count canisters, of which a client may not see all."""
+"""Identifiers that `identify_in_turn` makes. They count canisters, and a client may not see all of them."""
 _ALLOWED = Policy([("*", "allow")])
 _Call: TypeAlias = InvocationStarted | ArgumentsPiece | InvocationEnded | InvocationIncomplete
 
@@ -184,7 +184,7 @@ async def _never_called(*_: object) -> None:
 
 
 _CLIENT_TOOL = Invoker("", _never_called, {}, validator=_NoValidation(), deferred=True)
-"""Stands for each of the client's tools: its results come from outside."""
+"""Placeholder for each of the client's tools, whose results come from outside."""
 
 
 async def stream_rounds(
@@ -199,18 +199,18 @@ async def stream_rounds(
     limits: Limits,
     client_canisters: int,
 ) -> Batches:
-    """The batches of one reply, in as many rounds as it takes.
+    """Yield the batches of one reply, in as many rounds as it takes.
 
     Args:
         candidates: The backends to ask.
-        request: The client's, with the declarations of the hosted tools.
-        record: Of the whole reply.
-        plan: How the first backend's model is asked.
-        client_tools: The client's own.
-        hosted_tools: Those that may run here.
-        search: Finds hosted tools where there are too many to declare.
-        limits: Of the rounds.
-        client_canisters: How many canisters the client sent, for the identifiers of its calls.
+        request: The client's request, with the declarations of the hosted tools.
+        record: The record of the whole reply.
+        plan: The plan of the first backend's model.
+        client_tools: The client's own tools.
+        hosted_tools: The tools that may run here.
+        search: The search for hosted tools, if there are too many to declare.
+        limits: Limits of the rounds.
+        client_canisters: Number of canisters that the client sent. It is part of the calls' identifiers.
     """
     calls = _ClientCalls([tool.name for tool in client_tools], client_canisters)
     model = _Backends(candidates, request.model, record, plan, calls)
@@ -230,7 +230,7 @@ async def stream_rounds(
         async for event in run:
             if isinstance(event, RunEnded):
                 if event.state == "incomplete":
-                    log.info("a reply ends after %d rounds: %s", run.result.rounds, run.result.why)
+                    log.info("a reply ended after %d rounds: %s", run.result.rounds, run.result.why)
                 events = reply.end(event)
                 record.set_end(events)
             else:
@@ -240,7 +240,7 @@ async def stream_rounds(
 
 
 class _Backends:
-    """The backends as the model of a run. The backend that answered a round is the first to be asked for the next."""
+    """The backends as the model of a run. The backend that answered a round is asked first in the next round."""
 
     def __init__(self, candidates: Candidates, name: str, record: ReplyRecord, plan: Plan, calls: _ClientCalls) -> None:
         self.name = name
@@ -263,8 +263,8 @@ class _Backends:
         candidates = sorted(self._candidates, key=lambda each: each[0].name != answered)
         async with aclosing(stream_reply(candidates, replace(request, conversation=()), record)) as batches:
             async for events in batches:
-                record.end = None  # a round's end is not the reply's
-                # The record has logged a missed call, with the backend's name; the run would log it again.
+                record.end = None  # the end of a round is not the end of the reply
+                # The record has already logged a missed call, with the backend's name.
                 yield [calls.feed(event) for event in events if getattr(event, "code", "") != "missed_call"]
                 if isinstance(events[-1], (ReplyEnded, ReplyFailed)):
                     break
@@ -280,11 +280,11 @@ class _ClientCalls:
     def __init__(self, names: Sequence[str], client_canisters: int) -> None:
         self.names = frozenset(names)
         self.events: list[Event] = []
-        """Sent at the end."""
+        """Events of the calls, to send at the end of the reply."""
         self.rounds = 0
         self._client_canisters = client_canisters
         self._indices: dict[int, int | None] = {}
-        """The reply's index of each call of this round; None for those that run here."""
+        """The reply's index of each call of this round. None for calls that run here."""
         self._count = 0
 
     def begin_round(self) -> None:
@@ -292,7 +292,7 @@ class _ClientCalls:
         self._indices = {}
 
     def feed(self, event: Event) -> Event:
-        """Keep the event of a client's call. The run gets the call as complete, even if it is not."""
+        """Keep the event of a client's call. The run sees every call as complete."""
         if not isinstance(event, _Call):
             return event
         if event.index not in self._indices:
@@ -312,7 +312,7 @@ class _ClientCalls:
 
 
 class _ShownCalls(ParallelExecutor):
-    """Shows the calls that it runs, and their results, as reasoning."""
+    """Runs calls, and shows them and their results as reasoning."""
 
     def __init__(self, invokers: Mapping[str, Invoker], client_calls: _ClientCalls) -> None:
         super().__init__(invokers)
@@ -326,7 +326,7 @@ class _ShownCalls(ParallelExecutor):
         async with aclosing(super().run(invocations, answered)) as events:
             async for event in events:
                 if not isinstance(event, ResultReady):
-                    if getattr(event, "code", "") != "failed_call":  # what the result is logged for, and what it says
+                    if getattr(event, "code", "") != "failed_call":  # the result says this, and is logged
                         log.warning("%s", getattr(event, "text", event))
                     continue
                 call, result = invocations[len(results)], event.canister
@@ -341,13 +341,13 @@ class _ShownCalls(ParallelExecutor):
 
 
 class _ReplyOfRounds:
-    """Makes the events of one reply of those of a run."""
+    """Turns the events of a run into the events of one reply."""
 
     def __init__(self, calls: _ClientCalls) -> None:
         self._calls = calls
         self._round = 0
         self._last_text_round = 0
-        """The last round with text."""
+        """The last round that had text."""
         self._is_replying = False
         self._ends_in_reasoning = False
         self._has_usage = False
@@ -355,7 +355,7 @@ class _ReplyOfRounds:
         self._failed: ReplyFailed | None = None
 
     def feed(self, event: Event) -> list[Event]:
-        """The events that the client gets at once."""
+        """Return the events to send to the client now."""
         match event:
             case RoundStarted(number=number):
                 self._round, self._is_replying = number, True

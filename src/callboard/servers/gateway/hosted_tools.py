@@ -1,7 +1,7 @@
 """Tools of the operator's ensembles, which run in the gateway for any client.
 
-Laws: nothing runs that the permissions do not allow, and since nobody can be asked here, `ask` is no. Each reply has its
-own namespaces.
+Laws: only tools that the permissions allow run. `ask` counts as no, because nobody can be asked here. Each reply has
+its own namespaces.
 """
 
 from __future__ import annotations
@@ -50,11 +50,11 @@ class HostedTools:
     async def connect(self) -> None:
         """Raises DescriptorError, and ToolExecutionFailure for an ensemble that cannot be connected."""
         if self._names_a_module:
-            # Last, so that no file of this directory shadows an installed module.
+            # Append, so that no file of this directory shadows an installed module.
             sys.path.append(str(Path.cwd()))
         self._ensembles = await prepare_ensembles(self._configuration)
         self._registry = InvokerRegistry([filtered(each, self._may_run) for each in self._ensembles])
-        log.info("tools that run here: %s", ", ".join(self._registry) or "none")
+        log.info("tools that run in the gateway: %s", ", ".join(self._registry) or "none")
 
     async def disconnect(self) -> None:
         ensembles, self._ensembles = self._ensembles, []
@@ -65,7 +65,7 @@ class HostedTools:
             log.warning("%s", "; ".join([str(error), *getattr(error, "__notes__", ())]))
 
     def stream_reply(self, candidates: Candidates, request: Request, record: ReplyRecord) -> Batches:
-        """The batches of one reply, as of `dispatch.stream_reply`. A client's tool hides ours of the same name."""
+        """Return the batches of one reply, like `dispatch.stream_reply`. A client's tool hides a hosted namesake."""
         client_names = frozenset([tool.name for tool in request.tools])
         tools = {name: invoker for name, invoker in self._registry.items() if name not in client_names}
         declared = tuple([each for each in self._registry.declarations if each.name in tools])
@@ -91,7 +91,7 @@ class HostedTools:
     def _search(
         self, request: Request, declared: tuple[ToolDeclaration, ...], tools: Mapping[str, Invoker], limit: int
     ) -> ToolSearch | None:
-        """The search for our tools that do not fit beside the client's; a tool that the client names is always declared."""
+        """Return a search for hosted tools that do not fit beside the client's. A tool that the client names stays."""
         room = limit and max(2, limit - len(request.tools))
         keep = request.tool_choice.name if isinstance(request.tool_choice, NamedTool) else ""
         searched = self._registry.names_behind_search(declared, room, keep)
@@ -102,7 +102,7 @@ class HostedTools:
     def _may_run(self, invoker: Invoker) -> bool:
         permission, why = read_decision(self._policy, invoker)
         if permission != "allow":
-            log.warning("%s does not run here: %s; permissions.allow would let it", invoker.name, why)
+            log.warning("%s does not run in the gateway: %s; permissions.allow can allow it", invoker.name, why)
         return permission == "allow"
 
 
@@ -110,5 +110,5 @@ def _first_plan(candidates: Candidates, owner: str) -> Plan:
     backend, name = candidates[0]
     try:
         return backend.model(name, owner).plan
-    except CallerError:  # told when it is asked
+    except CallerError:  # reported when the backend is asked
         return get_plan(None)

@@ -1,6 +1,6 @@
-"""Errors that the gateway answers with, and their statuses.
+"""Errors of the gateway, and their statuses.
 
-The codes are those of the Codex proxy that this gateway follows, where it has one.
+If the Codex proxy that this gateway follows has a code for an error, the gateway uses the same code.
 """
 
 from __future__ import annotations
@@ -51,14 +51,14 @@ _CALLERS = range(400, 500)
 
 
 class HttpError(Exception):
-    """A request that is refused. It becomes the answer, in the front's own format.
+    """A refused request. The error becomes the answer, in the front's own format.
 
     Args:
-        code: One of STATUSES, which gives the status.
-        message: For the client.
-        path: The place in the body.
-        headers: Added to the answer's.
-        details: A field of Anthropic's errors, by which its SDK decides what to send instead.
+        code: A key of STATUSES.
+        message: Text for the client.
+        path: Path of the fault in the body.
+        headers: Headers to add to the answer.
+        details: A field of Anthropic's errors. Its SDK uses the field to decide what to send instead.
     """
 
     def __init__(

@@ -1,6 +1,6 @@
 """Metrics for Prometheus.
 
-With several workers, the figures of all are shown, through the directory that PROMETHEUS_MULTIPROC_DIR names.
+With several workers, the metrics cover all of them, through the directory in PROMETHEUS_MULTIPROC_DIR.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Mask secrets where the gateway reports a failure, passes a header on, logs a line, or shows a request on the board.
+"""Mask secrets in failures, passed-on headers, log lines, and requests on the board.
 
-Backends, and proxies before them, repeat what they were sent: an error may hold the key that the gateway asked with.
-A model's reply is passed on as it is.
+Backends, and proxies before them, repeat what they were sent: an error may contain the gateway's key. A model's reply
+is passed on unchanged.
 
-Law: a secret is masked as it is, escaped as in JSON and percent-encoded; also its beginning, where a text was cut.
+Law: a secret is masked in plain form, escaped as in JSON and percent-encoded; a beginning of it at a text's end, too.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from callboard.servers.gateway.settings import BackendSettings, GatewaySettings
 
 MASK: Final = "***"
 _MIN_LENGTH: Final = 4
-"""Minimum characters of a secret: masking shorter ones would spoil every text."""
+"""Minimum characters of a secret. Masking shorter texts would spoil everything."""
 _PLACEHOLDERS: Final = frozenset({"empty", "none", "dummy", "ollama", "lm-studio", "not-needed", "sk-no-key-required"})
-"""Keys that the manuals of servers without keys say to send."""
+"""Keys that servers without keys ask clients to send."""
 _HARMLESS: Final = frozenset(
     {
         "accept", "accept-language", "anthropic-beta", "anthropic-version", "content-type", "http-referer",
         "openai-beta", "openai-organization", "openai-project", "referer", "user-agent", "x-title",
     }
 )  # fmt: skip
-"""Headers that are not secrets. All others are."""
+"""Headers whose values are not secrets. All other values are."""
 _MASKED: Final = {ReplyFailed: ("code", "message", "excerpt"), Note: ("text", "unsent")}
-"""Fields of events that backends write for people."""
+"""Fields of events in which backends write text for people."""
 _MAX_CREDENTIALS: Final = 64
 _MAX_CREDENTIAL: Final = 4096
 """Maximum characters of a client's credential."""
@@ -48,11 +48,11 @@ _DECLARATIONS: Final = CREDENTIAL_FIELDS | {"mcp_servers", "tools"}
 _SCHEMAS: Final = frozenset(
     {"format", "function", "functiondeclarations", "function_declarations", "input_schema", "parameters"}
 )
-"""Fields that hold no credentials, whatever the properties in them are called."""
+"""Fields that never hold credentials, regardless of the names of the properties inside."""
 
 
 def is_placeholder(key: str) -> bool:
-    """True for keys that clients send to servers that want none."""
+    """Return True for keys that clients send to servers that need none."""
     return len(key) < _MIN_LENGTH or key.lower() in _PLACEHOLDERS
 
 
@@ -61,7 +61,7 @@ class Redactor:
 
     Args:
         secrets: Texts to mask.
-        addresses: Hosts and ports of backends. An error calls each of them `the backend`.
+        addresses: Hosts and ports of backends. In errors each of them is replaced by `the backend`.
     """
 
     def __init__(self, secrets: Iterable[str] = (), addresses: Iterable[str] = ()) -> None:
@@ -75,7 +75,7 @@ class Redactor:
         self._addresses = re.compile(url if hosts else "(?!)", re.IGNORECASE)
 
     def text(self, text: str) -> str:
-        """The text of a header, a log line or a page with secrets masked."""
+        """Return the text of a header, a log line or a page with secrets masked."""
         if not self._secrets:
             return text
         text = self._pattern.sub(MASK, text)
@@ -86,11 +86,11 @@ class Redactor:
         return text
 
     def error(self, text: str) -> str:
-        """The text of a failure for clients, with secrets and the backends' addresses masked."""
+        """Return the text of a failure for clients, with secrets and the backends' addresses masked."""
         return self._addresses.sub("the backend", self.text(text))
 
     def events(self, events: list[Event]) -> list[Event]:
-        """The events of a reply with its failures and notes masked."""
+        """Return the events of a reply with its failures and notes masked."""
         return [
             replace(event, **{name: self.error(getattr(event, name)) for name in _MASKED[type(event)]})
             if type(event) in _MASKED
@@ -100,7 +100,7 @@ class Redactor:
 
 
 def _spell(character: str) -> list[str]:
-    """A character as it is, escaped once or twice as in JSON, and percent-encoded."""
+    """Return a character in plain form, escaped once or twice as in JSON, and percent-encoded."""
     quoted = "".join([f"%{byte:02x}" for byte in character.encode(errors="surrogatepass")])
     spellings = {character, quoted, quoted.upper()}
     if (number := ord(character)) < 0x10000:
@@ -122,14 +122,14 @@ class LogFilter(logging.Filter):
         record.msg, record.args = self._redactor.text(record.getMessage()), ()
         if record.exc_info and not record.exc_text:
             record.exc_text = logging.Formatter().formatException(record.exc_info)
-        # Another filter may have made the text.
+        # Another filter may have set the text.
         if record.exc_text:
             record.exc_text = self._redactor.text(record.exc_text)
         return True
 
 
 def make_redactor(settings: GatewaySettings) -> Redactor:
-    """The redactor of a gateway: keys, passwords in URLs and headers of its settings are secrets."""
+    """Return the redactor of a gateway. Keys, passwords in URLs and headers of the settings are secrets."""
     secrets = [secret for each in settings.backends for secret in _secrets(each)] + _passwords(settings.store)
     return Redactor(secrets, ["127.0.0.1" if each.local else each.address for each in settings.backends])
 
@@ -145,7 +145,7 @@ def _secrets(backend: BackendSettings) -> list[str]:
 
 
 def _passwords(url: str) -> list[str]:
-    """The password of a URL, or a user without one; and both as HTTP sends them."""
+    """Return the password of a URL, or a user without one, and both as HTTP sends them."""
     with suppress(ValueError):
         parts = urlsplit(url)
         if parts.username or parts.password:
@@ -155,12 +155,12 @@ def _passwords(url: str) -> list[str]:
 
 
 def select_declarations(body: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields of a request's body that may hold credentials of the client. They are not copied."""
+    """Return the fields of a request's body that may hold credentials of the client, without a copy."""
     return {name: body[name] for name in body if name.lower() in _DECLARATIONS}
 
 
 def find_credentials(declarations: Mapping[str, Any]) -> set[str] | None:
-    """The credentials in these fields. None if they are too many or too long to mask."""
+    """Return the credentials in these fields, or None if they are too many or too long to mask."""
     texts: set[str] = set()
     values: list[tuple[str, Any]] = [*declarations.items()]
     while values:

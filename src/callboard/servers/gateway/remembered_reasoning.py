@@ -1,12 +1,12 @@
-"""Remember what models thought before their calls, for clients that do not send it back.
+"""Remember the reasoning before calls, for clients that do not send it back.
 
-Some providers refuse a past call without the signature or the reasoning that came with it, and many clients keep the
-standard fields of their wire only: Chat Completions has no field for either. So a worker remembers them for a while,
-beside the call, for the owner whose request it was. What is no longer here, as after a restart or on another worker,
-is replaced as the profile says (`dummy_signature`, `requires_reasoning_history`): nothing depends on memory.
+Some providers refuse a past call without its signature or reasoning. Many clients keep only the standard fields of
+their wire, and Chat Completions has no field for either. So a worker remembers them for a while, by owner and call.
+If reasoning is missing, such as after a restart or on another worker, the profile decides (`dummy_signature`,
+`requires_reasoning_history`). Nothing depends on the memory.
 
-Laws: an owner gets nothing of another's; identifiers stay the backend's own; constant work an event; the memory is
-bounded, and the oldest is forgotten first.
+Laws: an owner never gets another owner's reasoning; identifiers stay the backend's own; constant work per event; the
+memory is bounded, and the oldest entries go first.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from callboard.core import (
 )
 
 MAX_BYTES = 16 * 1024 * 1024
-"""Bytes of thoughts and signatures that one backend's memory holds, about."""
+"""Approximate maximum bytes of thoughts and signatures in one backend's memory."""
 _ENTRY = 512
-"""About the bytes of an entry besides its text."""
+"""Approximate bytes of an entry besides its text."""
 _OF_MODEL = (AssistantCanister, InvocationCanister)
 _encode = msgspec.json.Encoder(order="sorted").encode
 
@@ -55,7 +55,7 @@ class _Thought(msgspec.Struct, frozen=True):
 
 
 class ReasoningMemory:
-    """`most` is how many bytes are remembered."""
+    """The reasoning before past calls. `most` is the maximum of remembered bytes."""
 
     def __init__(self, most: int = MAX_BYTES) -> None:
         self._most = most
@@ -66,7 +66,7 @@ class ReasoningMemory:
         return len(self._thoughts)
 
     def recorder(self, owner: str, request: Request, *, unsigned: bool) -> ReasoningRecorder:
-        """Records a reply to the request; with `unsigned`, reasoning without a signature too."""
+        """Return a recorder for a reply to the request. If `unsigned`, it records reasoning without a signature too."""
         words = next((each.text for each in reversed(request.canisters) if isinstance(each, UserCanister)), "")
         return ReasoningRecorder(self, owner, _digest(words), unsigned=unsigned)
 
@@ -78,7 +78,7 @@ class ReasoningMemory:
             self._forget(next(iter(self._thoughts)))
 
     def restore(self, owner: str, request: Request) -> Request:
-        """The request with the reasoning before its calls, where the client did not send it back."""
+        """Return the request with the reasoning before its calls that the client did not send back."""
         if not self._thoughts:
             return request
         canisters: list[Canister] = []
@@ -134,7 +134,7 @@ class ReasoningRecorder:
         self._unsigned = unsigned
         self._before_text: list[list[ReasoningPiece]] = []
         self._parts: list[list[ReasoningPiece]] = []
-        """Pieces of one thought together."""
+        """Pieces of reasoning, grouped by thought."""
 
     def feed(self, events: Iterable[Event]) -> None:
         for event in events:
@@ -174,13 +174,13 @@ def _join_pieces(thoughts: Iterable[Sequence[ReasoningPiece]]) -> Parts:
 
 
 def _key(owner: str, words: bytes, call: InvocationCanister) -> bytes:
-    """Of a call as any client sends it back. Identifiers alone are not enough: some backends count them from 0."""
+    """Return the key of a call as any client sends it back. Some backends count identifiers from 0."""
     arguments = call.raw if call.arguments is None else _encode(call.arguments).decode()
     return sha256(repr((owner, words, call.identifier, call.name, arguments)).encode("utf-8", "replace")).digest()
 
 
 def _digest(words: str) -> bytes:
-    """Shorter than the text: many calls may follow one long message."""
+    """Return a digest of the text: many calls may follow one long message."""
     return sha256(words.encode("utf-8", "replace")).digest()
 
 

@@ -1,8 +1,8 @@
 """Read a request's body, within the limits of one request and of the whole process.
 
-Laws: no more is built of a body than its limits allow: a few bytes of JSON can be a hundred bytes of objects, so its
-values are counted before the first of them is made. What is large is read on a thread, in steps so short that others
-have their turn. What was taken of a ByteBudget is given back once.
+Laws: a few bytes of JSON can become a hundred bytes of objects, so the values are counted before any is built. A large
+body is read on a thread, in steps short enough for other requests to proceed. Bytes taken of a ByteBudget are returned
+exactly once.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ from callboard.servers.gateway.settings import GatewayLimits
 from callboard.text.surrogates import replace_halves
 
 LARGE: Final = 256 * 1024
-"""From so many bytes on a request is read on a thread; below, a thread costs more than it saves."""
+"""Minimum bytes of a request that is read on a thread. For a smaller one, a thread costs more than it saves."""
 _STEP: Final = 64 * 1024
-"""Bytes that are searched at once: a tenth of a millisecond."""
+"""Bytes to search in one step, about a tenth of a millisecond."""
 _OPENS: Final = (b",", b"[", b"{")
-"""What begins a value, but for the first of an array or object."""
+"""Bytes that precede a value, except the first value of an array or object."""
 _CODEX_HINT: Final = " (Codex: -c features.enable_request_compression=false)"
-"""The one client known to compress what it sends, with zstd, to a provider called OpenAI under a ChatGPT login."""
+"""Codex is the only client known to compress requests: with zstd, to a provider called OpenAI, with a ChatGPT login."""
 _MAX_FIELDS: Final = 256
-"""Fields of a body: unknown ones are reported one by one. The largest wire has 50."""
+"""Maximum fields of a body. Unknown fields are reported one by one. The largest wire has 50."""
 _T = TypeVar("_T")
 
 
 class ByteBudget:
-    """The bytes of requests that are held at once, from their arrival until they are answered.
+    """The bytes of requests that may be in memory at once, from arrival to answer.
 
-    Without such a bound, each client may stay below every limit of its own, and all of them together fill the memory.
+    Without it, clients that each respect their own limits could together fill the memory.
     """
 
     def __init__(self, limit: int) -> None:
@@ -45,7 +45,7 @@ class ByteBudget:
 
 
 class BudgetShare:
-    """The bytes that one request takes of a ByteBudget. At the end of its `with`, everything is given back."""
+    """The bytes of a ByteBudget that one request uses. The end of its `with` returns all of them."""
 
     __slots__ = ("_budget", "taken")
 
@@ -54,14 +54,14 @@ class BudgetShare:
         self.taken = 0
 
     def take(self, size: int) -> None:
-        """Raises an HttpError where there is no room."""
+        """Raises an HttpError if the budget is used up."""
         if self._budget.used + size > self._budget.limit:
-            raise HttpError("overloaded", "too much is waiting to be answered here", headers={"retry-after": "1"})
+            raise HttpError("overloaded", "too many requests are waiting for an answer", headers={"retry-after": "1"})
         self._budget.used += size
         self.taken += size
 
     def give(self, size: int) -> None:
-        """Give bytes back before the end."""
+        """Return bytes before the end."""
         self.taken -= size
         self._budget.used -= size
 
@@ -75,17 +75,17 @@ class BudgetShare:
 
 
 async def read_body(headers: Headers, receive: Receive, limits: GatewayLimits, share: BudgetShare) -> bytes:
-    """The whole body, which is taken of the share as it comes.
+    """Return the whole body, and charge it to the share as it arrives.
 
-    Raises an HttpError beyond the limit's bytes, for a compressed body, and for a client that stops in its middle.
+    Raises an HttpError if the body is too large or compressed, or if the client stops in the middle.
     """
     if (encoding := headers.get("content-encoding", "")).strip().lower() not in {"", "identity"}:
-        reason = f"bodies are not unpacked here: send this one without content-encoding {encoding[:50]!r}{_CODEX_HINT}"
+        reason = f"compressed bodies are not accepted: send no content-encoding {encoding[:50]!r}{_CODEX_HINT}"
         raise HttpError("unsupported_content_encoding", reason, headers={"accept-encoding": "identity"})
     limit = limits.body
     length = headers.get("content-length", "")
     if length.isdecimal() and int(length) > limit:
-        raise HttpError("request_too_large", f"{length} bytes; at most {limit} are taken")
+        raise HttpError("request_too_large", f"{length} bytes; the limit is {limit}")
     pieces: list[bytes] = []
     size = 0
     while True:
@@ -94,14 +94,14 @@ async def read_body(headers: Headers, receive: Receive, limits: GatewayLimits, s
                 message = await receive()
         except TimeoutError:
             raise HttpError(
-                "timeout", f"nothing came for {limits.read_timeout:g} s in the middle of the request"
+                "timeout", f"the client sent nothing for {limits.read_timeout:g} s in the middle of the request"
             ) from None
         if message["type"] == "http.disconnect":
             raise HttpError("timeout", "the client left in the middle of its request")
         piece = message.get("body", b"")
         size += len(piece)
         if size > limit:
-            raise HttpError("request_too_large", f"more than {limit} bytes; at most {limit} are taken")
+            raise HttpError("request_too_large", f"more than {limit} bytes, which is the limit")
         share.take(len(piece))
         pieces.append(piece)
         if not message.get("more_body"):
@@ -109,31 +109,31 @@ async def read_body(headers: Headers, receive: Receive, limits: GatewayLimits, s
 
 
 async def run_in_thread_if_large(size: int, work: Callable[[], _T]) -> _T:
-    """Call `work`; on a thread if `size` bytes would keep other clients waiting."""
+    """Call `work`, on a thread if `size` bytes would block other clients."""
     return work() if size < LARGE else await asyncio.to_thread(work)
 
 
 async def read_json(data: bytes, limits: GatewayLimits) -> dict[str, Any]:
-    """A body as a JSON object. Raises an HttpError."""
+    """Return a body as a JSON object. Raises an HttpError."""
     return await run_in_thread_if_large(len(data), lambda: _decode_object(data, limits.values))
 
 
 def _decode_object(data: bytes, limit: int) -> dict[str, Any]:
     if len(data) > limit and count_values(data, limit) > limit:
-        raise HttpError("request_too_large", f"more than {limit} values; at most {limit} are taken")
+        raise HttpError("request_too_large", f"more than {limit} values, which is the limit")
     try:
         body = _decode(data)
     except (msgspec.DecodeError, RecursionError, UnicodeError) as error:
-        raise HttpError("invalid_json", f"the body is no JSON: {error}") from None
+        raise HttpError("invalid_json", f"the body is not valid JSON: {error}") from None
     if not isinstance(body, dict):
         raise HttpError("invalid_json", "the body is not a JSON object")
     if len(body) > _MAX_FIELDS:
-        raise HttpError("request_too_large", f"{len(body)} fields; at most {_MAX_FIELDS} are taken")
+        raise HttpError("request_too_large", f"{len(body)} fields; the limit is {_MAX_FIELDS}")
     return body
 
 
 def _decode(data: bytes) -> Any:
-    """The JSON; halves of characters, which JavaScript leaves where it cuts a text, become replacement characters."""
+    """Decode JSON. Half characters, which JavaScript leaves when it cuts a text, become replacement characters."""
     try:
         return msgspec.json.decode(data)
     except msgspec.DecodeError:
@@ -144,19 +144,19 @@ def _decode(data: bytes) -> Any:
 
 
 def count_values(data: bytes, limit: int) -> int:
-    """How many values JSON has, at most one less than are; it stops soon after `most`.
+    """Count the values in JSON, with at most one missing. Stop soon after `limit`.
 
-    Arrays and objects count, and what follows a comma. In C and without objects: a gigabyte in two seconds.
+    It counts arrays, objects and commas, in C and without creating objects: a gigabyte takes two seconds.
     """
     if (upper := sum([data.count(each) for each in _OPENS])) <= limit:
-        return upper  # with those inside strings
+        return upper  # includes those inside strings
     count = 0
-    is_inside = False  # a string
+    is_inside = False  # inside a string
     begin = 0
     while begin < len(data) and count <= limit:
         end = begin + _STEP
         while data[end - 1 : end] == b"\\" and end < len(data):
-            end += 1  # no step ends within an escape
+            end += 1  # do not end a step within an escape
         piece = data[begin:end].replace(b"\\\\", b"").replace(b'\\"', b"")
         parts = piece.split(b'"')
         outside = b"".join(parts[is_inside::2])

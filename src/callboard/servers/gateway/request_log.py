@@ -1,13 +1,13 @@
 """The last requests of this process, in memory, so that a person can look at them.
 
-While a request is answered, only references are kept: to the bytes that came and went, and to what reads the backend's
-bytes. Nothing is decoded, counted or written as text before somebody looks (`request_view`); the events are read again
-then (`replay`). To keep the events themselves would cost a long stream a tenth of its time: thousands of objects that are
-not freed at once are memory that the next reply cannot use.
+While a request is answered, the log keeps only references: to the bytes received and sent, and to the reader of a
+backend's bytes. Nothing is decoded, counted or formatted until somebody looks (`request_view`). The events are then
+read again from the bytes. To keep the events would cost a long stream a tenth of its time: thousands of live objects
+take memory that the next reply cannot use.
 
-Laws: at most `max_requests` and about `max_bytes` are held, the oldest go first, and a request that has gone takes no
-more room while it is still answered. No header of a client or a backend is kept but the client's name for itself, and
-of a key only the name; a key that a client sent is masked where a backend repeated it.
+Laws: the log holds at most `max_requests` and about `max_bytes`, and drops the oldest first. A dropped request takes no
+more memory while it is answered. No header is kept except the client's User-Agent, and of a key only its name. A key
+that a client sent is masked if a backend repeats it.
 """
 
 from __future__ import annotations
@@ -30,27 +30,27 @@ from callboard.servers.gateway.redaction import Redactor, is_placeholder, select
 
 MAX_REQUESTS: Final = 500
 MAX_BYTES: Final = 64 * 1024 * 1024
-"""Bytes that all requests of the log hold, as far as they are counted."""
+"""Approximate maximum bytes of all requests of the log."""
 MAX_BODY: Final = 4 * 1024 * 1024
-"""Bytes of one request's body that are kept, and of one reply, in each direction."""
+"""Maximum bytes to keep of one request's body, and of one reply in each direction."""
 _MAX_NAME: Final = 200
-"""Characters of a name that a client chose."""
+"""Maximum characters of a name that a client chose."""
 _BODY_FACTOR: Final = 4
-"""What a body takes for each of its bytes: itself, the canisters made of it, and the body made of these."""
+"""Memory per byte of a body: for the body, its canisters, and the body made from the canisters."""
 _MAX_NOTES: Final = 100
 _ENTRY_BYTES: Final = 2048
 
 
 class CutBytes(msgspec.Struct, eq=False):
-    """Bytes as they came, up to a limit."""
+    """Bytes as they arrived, up to a limit."""
 
     limit: int = MAX_BODY
     chunks: list[bytes] = []
     size: int = 0
-    """Of all that came, also of what was not kept."""
+    """Number of bytes that arrived, including those beyond the limit."""
 
     def add(self, chunk: bytes) -> int:
-        """How many of these bytes are kept."""
+        """Add bytes, and return how many of them are kept."""
         count = min(len(chunk), max(0, self.limit - self.size))
         self.size += len(chunk)
         if count:
@@ -66,11 +66,11 @@ class CutBytes(msgspec.Struct, eq=False):
 
 
 class RecordedReply(msgspec.Struct, kw_only=True, eq=False):
-    """One answer of a backend as it came, and what is needed to read it again."""
+    """One answer of a backend as it arrived, with everything needed to read it again."""
 
     backend: str
     redactor: Redactor
-    """Takes the secrets of the settings out of what is shown."""
+    """Masks the secrets of the settings in what is shown."""
     model: HttpModel
     prepared: PreparedRequest
     plan: Plan
@@ -84,56 +84,56 @@ class RecordedReply(msgspec.Struct, kw_only=True, eq=False):
 
 
 class LoggedRequest(msgspec.Struct, kw_only=True, eq=False):
-    """One request, perhaps still being answered. What is not known (yet) is empty."""
+    """One request, perhaps not yet answered. Unknown fields are empty."""
 
     identifier: str
     number: int
-    """Requests of a log are counted up."""
+    """Sequence number in the log."""
     front: str
     client: str = ""
-    """What the client calls itself: its User-Agent."""
+    """The client's User-Agent."""
     at: float
-    """Seconds since 1970."""
+    """Time of arrival, in seconds since 1970."""
     began: float = msgspec.field(default_factory=time.monotonic)
     again_of: str = ""
-    """The request that this one asks again, from the board."""
+    """Identifier of the request that the board repeated with this one."""
     variant: str = ""
-    """What is different in it, such as `mode validated`."""
+    """The difference from the repeated request, such as `mode validated`."""
     owner: str = ""
-    """Who asks: the name of a key, or `client-` and a digest."""
+    """Owner of the request: the name of a key, or `client-` and a digest."""
     model: str = ""
-    """As the client calls it."""
+    """The client's name for the model."""
     body: bytes = b""
-    """As it came; its beginning, where it is larger than `MAX_BODY`."""
+    """The client's body as it arrived, up to `MAX_BODY` bytes."""
     body_size: int = 0
-    """Of all that came."""
+    """Bytes of the whole body."""
     declarations: Mapping[str, Any] = {}
-    """Fields of the body that may hold credentials of the client."""
+    """Fields of the body that may hold the client's credentials."""
     request: Request | None = None
-    """The whole conversation, also where the body has its end only."""
+    """The whole conversation, even if the body has only its end."""
     replies: list[RecordedReply] = []
     notes: list[Note] = []
-    """What was done on the way. All other events are read again from the replies' bytes."""
+    """Notes on changes to the reply. All other events are read again from the bytes of the replies."""
     recovered: int = 0
-    """Calls that were found in text."""
+    """Number of calls found in text."""
     answer: CutBytes = msgspec.field(default_factory=CutBytes)
-    """The body of what the client got."""
+    """The body of the answer that the client got."""
     status: int = 0
     first_at: float | None = None
-    """Seconds from the beginning to the first byte for the client."""
+    """Seconds from arrival to the first byte for the client."""
     seconds: float | None = None
-    """Seconds to the end; None while it is answered."""
+    """Seconds from arrival to the end. None until the request is answered."""
     record: ReplyRecord = msgspec.field(default_factory=lambda: ReplyRecord(front=""))
-    """What happens while it is answered. At the end the client's key and the backend's headers are taken out."""
+    """The record of the reply. At the end the client's key and the backend's headers are removed from it."""
     failure: str = ""
-    """The code of a refusal of the gateway itself."""
+    """Code of an error of the gateway itself."""
     is_gone: bool = False
-    """No longer in the log."""
+    """True if the log has dropped the request."""
     cost: int = _ENTRY_BYTES
-    """Bytes that it holds, as far as they are counted."""
+    """Approximate bytes that the request holds."""
     on_cost: Callable[[LoggedRequest, int], None] = lambda entry, cost: None
     view: object = None
-    """What was rendered of it since it ended: `request_view` keeps it here."""
+    """The rendered row of a finished request, cached by `request_view`."""
 
     @property
     def is_live(self) -> bool:
@@ -141,7 +141,7 @@ class LoggedRequest(msgspec.Struct, kw_only=True, eq=False):
 
     @property
     def key(self) -> str:
-        """The name of the gateway's key; of a client without one, the beginning of a digest."""
+        """The name of the gateway's key. For a client without a key, the beginning of a digest."""
         return short_owner(self.owner)
 
     def set_body(self, data: bytes) -> None:
@@ -161,7 +161,7 @@ class LoggedRequest(msgspec.Struct, kw_only=True, eq=False):
     def open_reply(
         self, model: HttpModel, prepared: PreparedRequest, plan: Plan, response: HttpResponse, *, record: ReplyRecord
     ) -> Callable[[bytes], None]:
-        """A backend answers. What is returned takes the bytes of its body."""
+        """Add a backend's answer, and return a function that adds bytes to its body."""
         body = CutBytes(MAX_BODY)
         if not self.is_gone:
             reply = RecordedReply(
@@ -193,9 +193,9 @@ class LoggedRequest(msgspec.Struct, kw_only=True, eq=False):
             self.on_cost(self, self.answer.add(data))
 
     def finish(self, status: int, seconds: float, token: str = "") -> None:
-        """The request has been answered. `token` is the key that the client sent, if a backend may have got it."""
-        # A viewer on a thread may look in between: it sees a request that is being answered until all is in its place,
-        # and masks the key itself until nothing holds it.
+        """Finish an answered request. `token` is the client's key, if a backend may have received it."""
+        # A viewer on another thread may look meanwhile. It sees an unfinished request, and masks the key itself, until
+        # the last line below.
         self.record.log_entry, self.record.headers = None, NO_HEADERS
         if token and not is_placeholder(token):
             self._mask(token)
@@ -208,7 +208,7 @@ class LoggedRequest(msgspec.Struct, kw_only=True, eq=False):
         self.body, self.answer, self.replies, self.notes = b"", CutBytes(), [], []
 
     def _mask(self, token: str) -> None:
-        """Take the client's own key out of what a backend said: a refusal may repeat it, and spell it otherwise."""
+        """Mask the client's own key in the backend's text. A refusal may repeat the key in another spelling."""
         key = token.encode(errors="surrogatepass")
         bodies = [*[reply.body for reply in self.replies], self.answer]
         end = self.record.end
@@ -222,16 +222,16 @@ class LoggedRequest(msgspec.Struct, kw_only=True, eq=False):
 
 
 class RequestLog:
-    """The requests of one process, in the order in which they began.
+    """The requests of one process, in the order of arrival.
 
     Args:
-        max_requests: How many are held.
-        max_bytes: About how many bytes they may hold; a request that takes more alone is let go of as well.
+        max_requests: Maximum requests in the log.
+        max_bytes: Approximate maximum bytes. A single request that exceeds it is dropped too.
     """
 
     def __init__(self, max_requests: int = MAX_REQUESTS, max_bytes: int = MAX_BYTES) -> None:
         self.name = secrets.token_hex(3)
-        """Begins the identifiers, so that those of another process, or of one before a restart, are others."""
+        """Prefix of the identifiers, which makes them unique across processes and restarts."""
         self._max_requests = max_requests
         self._max_bytes = max_bytes
         self._entries: dict[str, LoggedRequest] = {}
@@ -248,7 +248,7 @@ class RequestLog:
     def begin(
         self, front: str, client: str = "", owner: str = "", *, again_of: str = "", variant: str = ""
     ) -> LoggedRequest:
-        """A request has come on this front, of a client that may ask."""
+        """Add a request to this front, from a client that is allowed to send it."""
         self._count += 1
         entry = LoggedRequest(
             at=time.time(),
@@ -285,5 +285,5 @@ class RequestLog:
             entry = self._entries.pop(next(iter(self._entries)))
             self._cost -= entry.cost
             entry.is_gone = True
-            if entry.is_live:  # of one that has ended nothing but the log held anything
+            if entry.is_live:  # the log alone held a finished request
                 entry.clear()

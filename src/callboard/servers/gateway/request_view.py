@@ -1,11 +1,11 @@
-"""What the log of requests shows, as values: a row of the list, and one request with all that was kept of it.
+"""Values that the log of requests shows: a row of the list, and everything stored of one request.
 
-This runs when somebody looks, never while a request is answered. What decides between a reply's bytes and its events
-asks nothing of the world, so a raw reply can be read again, also as another dialect would have read it.
+This runs when somebody looks, never while a request is answered. To read a reply's events from its bytes needs no
+network, so a raw reply can be read again, also in another dialect.
 
-Laws: nothing here holds a secret of the settings, the key of the client, or the credentials that a client wrote into
-the tools and MCP servers of its request, wherever they come again; every text is cut. The events of a raw reply are
-those that were given when it came, before secrets were masked; those of a part are the beginning of the whole one's.
+Laws: no value contains a secret of the settings, the client's key, or credentials from the tools and MCP servers of the
+request. Every text is cut. The events of a raw reply equal the original events before secrets were masked. The
+events of a partial reply are the beginning of the whole reply's events.
 """
 
 from __future__ import annotations
@@ -33,21 +33,21 @@ _DATA_END: Final = "[DONE]"
 
 
 def read_events(reply: RecordedReply, *, is_whole: bool = True) -> list[Event]:
-    """The events of a raw reply. Where more of it is to come (`is_whole` is False), those that are certain by now."""
+    """Return the events of a raw reply. If `is_whole` is False, more may come, and only certain events are returned."""
     return _read(reply, reply.plan, is_whole=is_whole and not reply.body.is_cut)
 
 
 def read_as_dialect(reply: RecordedReply, dialect: str, *, is_whole: bool = True) -> list[Event]:
-    """The events that would have been found if the reply's text had been watched for this dialect.
+    """Return the events that would have been found if the reply's text had been searched for this dialect.
 
-    Calls in the wire's own field are what they are. Without tools in the request no dialect looks for calls.
+    Calls in the wire's own field stay unchanged. If the request has no tools, no dialect looks for calls.
 
     Raises:
         CallerError: There is no such dialect.
     """
     plan = replace(reply.plan, dialect=get_dialect(dialect), watched=get_dialect(dialect))
     if plan.mode.declares == "constraint":
-        plan = replace(plan, mode=get_mode("validated"))  # the form of an answer is no dialect
+        plan = replace(plan, mode=get_mode("validated"))  # a constrained answer is not in a dialect
     return _read(reply, plan, is_whole=is_whole and not reply.body.is_cut)
 
 
@@ -58,17 +58,16 @@ def read_canisters(events: list[Event]) -> list[Canister]:
 
 
 def mask_reply(reply: RecordedReply) -> RecordedReply:
-    """The reply with secrets of the settings masked in its bytes."""
+    """Return the reply with secrets of the settings masked in its bytes."""
     text = reply.redactor.text(reply.body.join().decode(errors="surrogateescape"))
     body = CutBytes(reply.body.limit, [text.encode(errors="surrogateescape")], reply.body.size)
     return replace(reply, body=body)
 
 
 def make_vector(reply: RecordedReply, name: str) -> dict[str, Any]:
-    """The reply as a row of `tests/vectors/WIRE/*.json`: what the backend sent, and the events of its wire.
+    """Return the reply as a row of `tests/vectors/WIRE/*.json`: the backend's bytes, and the events of its wire.
 
-    A reply that did not come as a stream has its `body` in place of `payloads`, and one that was refused its `status`
-    as well.
+    A reply that was not a stream has a `body` instead of `payloads`, and a refused request also has the `status`.
     """
     text = mask_reply(reply).body.join().decode(errors="replace")
     names = reply.prepared.encoded.names
@@ -109,12 +108,12 @@ def _read(reply: RecordedReply, plan: Plan, *, is_whole: bool) -> list[Event]:
 
 
 def _mint(index: int, _name: str) -> str:
-    """The identifier of a call that came without one, as the tests of wires give it."""
+    """Return the identifier for a call that came without one, as in the tests of wires."""
     return f"minted_{index}"
 
 
 def _parse(text: str) -> Any:
-    """The JSON of a payload; a text that is none stays one."""
+    """Return the JSON object of a payload, or the text if it is not one."""
     if text == _DATA_END:
         return text
     try:
@@ -127,18 +126,18 @@ def _parse(text: str) -> Any:
 Mask: TypeAlias = Callable[[str], str]
 
 MAX_TEXT: Final = 128 * 1024
-"""Characters of a text on a page."""
+"""Maximum characters of a text on a page."""
 MAX_EVENTS: Final = 2000
-"""Events of a reply on a page."""
+"""Maximum events of a reply on a page."""
 _MAX_NOTE: Final = 500
-_UNMASKED: Final = "(the request declares more credentials than can be masked, so this is not shown)"
-_TOO_DEEP: Final = "(nested too deep to be shown)"
+_UNMASKED: Final = "(not shown: the request declares more credentials than can be masked)"
+_TOO_DEEP: Final = "(not shown: nested too deep)"
 
 
 def view_row(entry: LoggedRequest) -> RequestRow:
     if isinstance(entry.view, RequestRow):
         return entry.view
-    is_final = not entry.is_live  # before the row is made: on a thread, the request may end meanwhile
+    is_final = not entry.is_live  # read first: on a thread, the request may end while the row is made
     row = _make_row(entry)
     if is_final and not entry.is_gone:
         entry.view = row
@@ -146,7 +145,7 @@ def view_row(entry: LoggedRequest) -> RequestRow:
 
 
 def view_request(entry: LoggedRequest) -> RequestView:
-    """All that was kept of a request, as texts."""
+    """Return all stored parts of a request, as texts."""
     mask = _masker(entry)
     return RequestView(
         row=view_row(entry),
@@ -159,7 +158,7 @@ def view_request(entry: LoggedRequest) -> RequestView:
 
 
 def view_dialect(entry: LoggedRequest, place: int, dialect: str) -> tuple[str, ...]:
-    """The events, as lines of JSON, that another dialect would have read from one of the backend's answers.
+    """Return the events, as lines of JSON, that another dialect would have read from one of the backend's answers.
 
     Raises:
         CallerError: There is no such dialect.
@@ -172,7 +171,7 @@ def view_dialect(entry: LoggedRequest, place: int, dialect: str) -> tuple[str, .
 
 
 def _make_row(entry: LoggedRequest) -> RequestRow:
-    # Read once each: on a thread, the request may end or go out of the log meanwhile.
+    # Read each field once: on a thread, the request may end or leave the log meanwhile.
     record, replies = entry.record, list(entry.replies)
     reply = replies[-1] if replies else None
     notes = entry.notes
@@ -247,7 +246,7 @@ def _format_events(events: Sequence[Event], mask: Mask) -> tuple[str, ...]:
 
 
 def _masker(entry: LoggedRequest) -> Mask:
-    """Take out the secrets of the settings and the client's credentials, and while it is answered the client's key."""
+    """Return a mask for the settings' secrets, the client's credentials and, in an open request, the client's key."""
     credentials = find_credentials(
         entry.declarations or select_declarations({} if entry.request else decode_body(entry.body))
     )
@@ -267,7 +266,7 @@ def _masker(entry: LoggedRequest) -> Mask:
 
 
 def decode_body(data: bytes) -> dict[str, Any]:
-    """The client's body as far as it can be read; empty where it was kept in part."""
+    """Return the client's body, or an empty one if it cannot be read, for instance because it was cut."""
     with suppress(msgspec.MsgspecError, RecursionError, UnicodeError):
         body = msgspec.json.decode(data)
         if isinstance(body, dict):
@@ -276,13 +275,13 @@ def decode_body(data: bytes) -> dict[str, Any]:
 
 
 def _format_body(data: bytes, mask: Mask) -> str:
-    """A request's body, without credentials of its tools. One that was kept in part is not shown: they may be in it."""
+    """Format a request's body without credentials of its tools. A cut body is not shown: it may contain credentials."""
     try:
         body = msgspec.json.decode(data)
     except RecursionError:
         return _TOO_DEEP
     except (msgspec.MsgspecError, UnicodeError):
-        return f"({len(data)} bytes that are no whole JSON)" if data else ""
+        return f"({len(data)} bytes that are not complete JSON)" if data else ""
     return _format_json(body, mask)
 
 
@@ -294,6 +293,6 @@ def _format_json(body: Any, mask: Mask) -> str:
 
 
 def _cut(text: str) -> str:
-    """The beginning of a text, with what is not seen escaped."""
+    """Return the beginning of a text, with invisible characters escaped."""
     more = f"\n... and {len(text) - MAX_TEXT:,} characters more" if len(text) > MAX_TEXT else ""
     return escape(text[:MAX_TEXT], keep="\n\t") + more

@@ -1,8 +1,8 @@
 """Store responses in a database, bounded by age and size.
 
-Laws: one owner never sees another's response; a conversation is read with one query; a response that was saved can be
-read at once, by every process. Constant work a write, but for a cleaning now and then, whose work is spread over the
-bytes that were written since the last.
+Laws: one owner never sees another's response; a conversation is read with one query; every process can read a saved
+response at once. Work per write is constant, except for a cleanup now and then. Its cost is spread over the bytes
+written since the last one.
 """
 
 from __future__ import annotations
@@ -29,43 +29,43 @@ from callboard.servers.gateway.http_errors import HttpError
 log = logging.getLogger("callboard.gateway")
 
 _CLEAN_PART = 16
-"""A cleaning is due when this part of the size was written, and leaves as much free."""
+"""A cleanup is due when one part in this many of the size was written, and frees as much."""
 _BETWEEN = 60.0
-"""Seconds between two cleanings, if anything is written at all."""
+"""Maximum seconds between two cleanups, if anything is written."""
 _SQLITE = (
     "PRAGMA busy_timeout = 10000",  # milliseconds to wait for another process's write
     "PRAGMA journal_mode = WAL",
     "PRAGMA synchronous = NORMAL",
 )
 _POSTGRESQL = (
-    "SET statement_timeout = 10000",  # milliseconds: another's lock is not to take a thread for ever
-    # Every statement goes by an index; before a table is analysed the planner would rather read all of it.
+    "SET statement_timeout = 10000",  # milliseconds: another process's lock must not block a thread forever
+    # Every statement has an index. Before a table is analysed, the planner would scan the whole table.
     "SET enable_seqscan = off",
     "SET enable_hashjoin = off",
     "SET enable_mergejoin = off",
 )
 _DRIVERS = {"sqlite": "sqlite", "postgresql": "postgresql+psycopg", "postgres": "postgresql+psycopg"}
 _ATTEMPTS = 3
-"""To make the tables, where other processes do it as well."""
+"""Attempts to create the tables, because other processes may do so at the same time."""
 _START_TIMEOUT = 30.0
-"""Seconds until a database that says nothing is given up."""
+"""Seconds to wait for a database at startup."""
 _IDENTIFIER = re.compile(r"[A-Za-z0-9_.:-]{1,200}")
-"""What can be an identifier at all; a database does not take every text."""
+"""Pattern of valid identifiers. A database does not accept every text."""
 _READERS = 3
-"""Threads that read."""
+"""Number of threads that read."""
 _CONNECT_SECONDS = 10
 _ANSWER_SECONDS = 15.0
-"""Longest wait for the database, with the wait for a thread. The database itself gives up before."""
+"""Maximum seconds to wait for a thread and the database. The database gives up earlier."""
 _HINT = "sqlite:///FILE or postgresql://USER@HOST/NAME"
 
 
 VERSION = 1
-"""Increases when the tables change, with statements that change the earlier ones."""
+"""Version of the tables. A change increases it, and adds statements that migrate older tables."""
 _MAKE_VERSION = (
     "CREATE TABLE IF NOT EXISTS callboard_store (version INTEGER PRIMARY KEY)",
     "INSERT INTO callboard_store SELECT :version WHERE NOT EXISTS (SELECT version FROM callboard_store)",
 )
-"""One row. A store without a version is of version 1."""
+"""Statements for the table of one row. A store without a version has version 1."""
 _MAKE_TABLES = (
     """
     CREATE TABLE IF NOT EXISTS callboard_replies (
@@ -75,9 +75,9 @@ _MAKE_TABLES = (
     )
     """,
     "CREATE INDEX IF NOT EXISTS callboard_replies_expires ON callboard_replies (expires)",
-    # With the size, so that a cleaning reads no bodies.
+    # The size is in the index, so that a cleanup reads no bodies.
     "CREATE INDEX IF NOT EXISTS callboard_replies_created ON callboard_replies (created, id, size)",
-    # What the requests of a day cost, in US dollars, by the name of a key and of the sum over all.
+    # Cost of a day's requests in US dollars, by the name of a key, or by the name of the total.
     """
     CREATE TABLE IF NOT EXISTS callboard_spending (
         day TEXT, name TEXT, cost DOUBLE PRECISION NOT NULL, PRIMARY KEY (day, name)
@@ -100,7 +100,7 @@ DELETE_OLDEST = text("""
         ) AS summed WHERE total > :most
     )
 """)
-"""Keeps the newest that are `most` bytes together."""
+"""Keeps the newest responses, up to `most` bytes in total."""
 CONVERSATION = text("""
     WITH RECURSIVE chain (id, previous, depth, total) AS (
         SELECT id, previous, 0, size FROM callboard_replies WHERE id = :id AND owner = :owner AND expires > :now
@@ -113,7 +113,7 @@ CONVERSATION = text("""
     SELECT reply.id, reply.previous, reply.body, reply.input
     FROM callboard_replies AS reply JOIN chain ON chain.id = reply.id ORDER BY chain.depth DESC
 """)
-"""A reply and those before it, as far as `most` bytes and `longest` replies go."""
+"""Selects a reply and the replies before it, up to `most` bytes and `longest` replies."""
 _READ_SPENDING = text("SELECT name, cost FROM callboard_spending WHERE day = :day AND name IN :names").bindparams(
     bindparam("names", expanding=True)
 )
@@ -123,16 +123,16 @@ _T = TypeVar("_T")
 
 
 class ResponseStore:
-    """Replies in a database: `age` in seconds and `size` in bytes bound it, the oldest go first.
+    """Replies in a database. `age` in seconds and `size` in bytes limit it; the oldest go first.
 
-    `url` is `sqlite:///FILE`, for the processes of one machine, or `postgresql://...`, for many. One process never
-    goes beyond `size`; each further one may by a sixteenth. `clock` gives seconds since 1970.
+    `url` is `sqlite:///FILE` (one machine) or `postgresql://...` (one or many machines). One process never exceeds
+    `size`; each further process may exceed it by a sixteenth. `clock` returns seconds since 1970.
 
-    Every method raises an HttpError where the database does not answer; what it said goes to the log.
+    Every method raises an HttpError if the database does not answer. The database's message goes to the log.
     """
 
     def __init__(self, url: str, *, age: float, size: int, clock: Callable[[], float] = time.time) -> None:
-        """Raises CallerError for another URL."""
+        """Raises CallerError for any other URL."""
         self._clock = clock
         self._max_age = age
         self._max_size = size - size // _CLEAN_PART
@@ -143,12 +143,12 @@ class ResponseStore:
         self._engine = _engine(url)
         self._readers = ThreadPoolExecutor(_READERS, "callboard-store")
         self._writer = ThreadPoolExecutor(1, "callboard-store-writer")
-        """One thread, for SQLite has one writer: who waits here does not poll for it."""
+        """One thread, because SQLite allows one writer: a wait for the thread needs no polling."""
 
     async def start(self) -> None:
-        """Makes the tables where there are none.
+        """Create missing tables.
 
-        Raises CallerError for a database that cannot be had, and for tables that a newer callboard has made.
+        Raises CallerError if the database cannot be opened, or if a newer callboard created its tables.
         """
         for attempts_left in reversed(range(_ATTEMPTS)):
             try:
@@ -159,7 +159,7 @@ class ResponseStore:
                     f"the database did not answer in {_START_TIMEOUT:g} s", path="store", hint=_HINT
                 ) from None
             except (SQLAlchemyError, OSError) as error:
-                # Processes that begin together may make the same table; then the others find it.
+                # Processes that start together may create the same table. The next attempt finds it.
                 if not attempts_left:
                     raise CallerError(self._without_password(_first_line(error)), path="store", hint=_HINT) from None
             else:
@@ -171,13 +171,13 @@ class ResponseStore:
 
     async def aclose(self) -> None:
         for threads in (self._readers, self._writer):
-            await asyncio.to_thread(threads.shutdown)  # what is under way holds a connection
+            await asyncio.to_thread(threads.shutdown)  # running work holds a connection
         self._engine.dispose()
 
     async def save(self, response: StoredResponse) -> bool:
-        """Whether the reply is kept now; what is too large for the whole store is not."""
+        """Store a reply, and return whether it was stored. A reply larger than the whole store is not."""
         if response.size > self._max_size:
-            log.warning("a reply of %d bytes is too large to be kept", response.size)
+            log.warning("a reply of %d bytes is too large for the store", response.size)
             return False
         now = self._clock()
         row = {
@@ -203,7 +203,7 @@ class ResponseStore:
         return True
 
     async def find(self, identifier: str, owner: str) -> StoredResponse | None:
-        """The reply, if it is this owner's."""
+        """Return the reply, if it belongs to this owner."""
         if not _IDENTIFIER.fullmatch(identifier):
             return None
         parameters = {"id": identifier, "owner": owner, "now": self._clock()}
@@ -211,9 +211,9 @@ class ResponseStore:
         return None if row is None else _to_response(row, owner)
 
     async def conversation(self, identifier: str, owner: str, most: int) -> list[StoredResponse]:
-        """The reply and those that it goes on from, the first first; empty where it is not known.
+        """Return the reply and those that it continues, oldest first; empty if the reply is not stored.
 
-        Where `most` bytes or MAX_REPLIES replies are passed, or one is gone, the first has a `previous`.
+        If more than `most` bytes or MAX_REPLIES replies are needed, or one is gone, the first has a `previous`.
         """
         if not _IDENTIFIER.fullmatch(identifier):
             return []
@@ -222,15 +222,15 @@ class ResponseStore:
         return [_to_response(row, owner) for row in rows]
 
     async def delete(self, identifier: str, owner: str) -> bool:
-        """Whether there was such a reply."""
+        """Delete a reply, and return whether it existed."""
         if not _IDENTIFIER.fullmatch(identifier):
             return False
         parameters = {"id": identifier, "owner": owner, "now": self._clock()}
         return bool(await self._ask(lambda connection: connection.execute(DELETE, parameters).rowcount, self._writer))
 
     async def add_spending(self, costs: Mapping[tuple[str, str], float]) -> None:
-        """Add to what was spent, by day and name: all of it, or none."""
-        # One statement for all rows: the connection commits each statement by itself.
+        """Add costs by day and name: all of them, or none."""
+        # One statement for all rows: the connection commits each statement separately.
         rows = ", ".join([f"(:day{place}, :name{place}, :cost{place})" for place in range(len(costs))])
         statement = text(
             f"INSERT INTO callboard_spending (day, name, cost) VALUES {rows}"  # noqa: S608  # names of parameters
@@ -242,20 +242,20 @@ class ResponseStore:
         await self._ask(lambda connection: connection.execute(statement, parameters), self._writer)
 
     async def read_spending(self, day: str, names: Sequence[str]) -> dict[str, float]:
-        """What was spent on a day, by the names that spent something."""
+        """Return the costs of a day by name. Names without costs are missing."""
         parameters = {"day": day, "names": list(names)}
         rows = await self._ask(lambda connection: connection.execute(_READ_SPENDING, parameters).all())
         return {row.name: row.cost for row in rows}
 
     async def _ask(self, work: Callable[[Connection], _T], threads: ThreadPoolExecutor | None = None) -> _T:
-        """Raises an HttpError where the database does not answer. Work that has not begun by then is dropped."""
+        """Raises an HttpError if the database does not answer. Work that has not started by then is dropped."""
         try:
             async with asyncio.timeout(_ANSWER_SECONDS):
                 return await self._run(work, threads or self._readers)
-        except (SQLAlchemyError, OSError) as error:  # TimeoutError is one, and says nothing
+        except (SQLAlchemyError, OSError) as error:  # includes TimeoutError, which has no message
             why = self._without_password(_first_line(error)) or f"no answer in {_ANSWER_SECONDS:g} s"
             log.error("the store failed: %s", why)  # noqa: TRY400 - a traceback would not help
-            raise HttpError("store_unavailable", "the store of replies does not answer") from None
+            raise HttpError("store_unavailable", "the store of responses does not answer") from None
 
     async def _run(self, work: Callable[[Connection], _T], threads: ThreadPoolExecutor) -> _T:
         def connect() -> _T:
@@ -270,15 +270,15 @@ def _make_tables(connection: Connection) -> None:
         connection.execute(text(statement), {"version": VERSION})
     version = connection.scalar(text("SELECT max(version) FROM callboard_store")) or VERSION
     if version > VERSION:
-        message = f"its tables have version {version}, and this callboard knows {VERSION} at most"
-        hint = "use the callboard that wrote it or a newer one, or name another database"
+        message = f"its tables have version {version}, and this callboard supports versions up to {VERSION}"
+        hint = "upgrade callboard, or use another database"
         raise CallerError(message, path="store", hint=hint)
     for statement in _MAKE_TABLES:
         connection.execute(text(statement.format(bytes="BLOB" if connection.dialect.name == "sqlite" else "BYTEA")))
 
 
 def _first_line(error: Exception) -> str:
-    """The database's first line; the others may hold what a row holds."""
+    """Return the first line of the database's message. Other lines may contain values of a row."""
     return str(getattr(error, "orig", None) or error).strip().partition("\n")[0]
 
 
@@ -289,15 +289,15 @@ def _to_response(row: Any, owner: str) -> StoredResponse:
 def _engine(url: str) -> Engine:
     try:
         parsed = make_url(url)
-    except (ArgumentError, ValueError):  # such as for a port that is no number; what they say has the password in it
-        raise CallerError("not a database's URL", path="store", hint=_HINT) from None
+    except (ArgumentError, ValueError):  # such as for an invalid port; the messages contain the password
+        raise CallerError("not a database URL", path="store", hint=_HINT) from None
     driver = _DRIVERS.get(parsed.drivername)
     if driver is None or not parsed.database:
-        raise CallerError("no such store", path="store", hint=_HINT)
+        raise CallerError("not a supported database URL", path="store", hint=_HINT)
     local = driver.startswith("sqlite")
     if local:
         _make_file(parsed.database)
-    # Each statement is whole by itself.
+    # Each statement is its own transaction.
     engine = create_engine(
         parsed.set(drivername=driver),
         isolation_level="AUTOCOMMIT",
@@ -311,7 +311,7 @@ def _engine(url: str) -> Engine:
 
 
 def _make_file(path: str) -> None:
-    """Readable by the user alone, as are the files that SQLite creates beside it."""
+    """Create a file that only the user can read. SQLite gives its other files the same mode."""
     try:
         os.close(os.open(Path(path), os.O_CREAT | os.O_RDWR, 0o600))
     except OSError as error:

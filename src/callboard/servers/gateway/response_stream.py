@@ -1,7 +1,7 @@
 """Write a reply to the client's socket, as a stream or as one body.
 
-Laws: a stream's frames are never split over two writes; what arrived together is written together; a client that
-leaves cancels its reply upstream at once; a stream that began ends with one terminal event, whatever happens.
+Laws: a frame of a stream is never split over two writes; events that arrive together are written together; a client
+that leaves cancels its reply upstream at once; every stream that began ends with exactly one terminal event.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Send = Callable[[Message], Awaitable[None]]
 
 _STREAM = ((b"cache-control", b"no-cache"), (b"x-accel-buffering", b"no"))
 _DRAIN_SECONDS = 1.0
-"""Seconds that a backend has to end its answer after the reply's last event, so that the connection can be kept."""
+"""Seconds that a backend has to end its answer after the reply's last event, so that the connection can be reused."""
 
 
 async def send_json(send: Send, status: int, body: Any, headers: Mapping[str, str] | None = None) -> None:
@@ -43,7 +43,7 @@ async def send_json(send: Send, status: int, body: Any, headers: Mapping[str, st
 
 
 async def respond(exchange: Exchange, receive: Receive, send: Send, heartbeat: float) -> None:
-    """Answers the exchange. A failure before the first event is an error with its status. Raises an HttpError."""
+    """Send the reply. A failure before the first event is an error with its status. Raises an HttpError."""
     refuse_loss(exchange)
     task = asyncio.current_task()
     if task is None:
@@ -97,7 +97,7 @@ async def _respond_whole(exchange: Exchange, send: Send) -> None:
 
 
 def take_notes(exchange: Exchange, events: list[Event]) -> list[Event]:
-    """The events, of the notes only why the reply is incomplete. Raises an HttpError for a loss that is not allowed."""
+    """Return the events, without notes except `incomplete`. Raises an HttpError for a loss that is not allowed."""
     if type(events[0]) is not Note:
         return events
     exchange.record.add_dropped([event.unsent for event in events if isinstance(event, Note) and event.unsent])
@@ -178,7 +178,7 @@ class _Stream:
             await self._write(payloads, is_over)
 
     async def _may_begin(self, failed: ReplyFailed) -> bool:
-        """Whether the stream begins with this failure; else the failure was sent as an error instead of a stream."""
+        """Return whether this failure begins the stream. If not, an error response was sent instead."""
         exchange = self._exchange
         status, body = exchange.encode_failure(failed)
         if exchange.front.streams_failures and status >= 500:
@@ -210,7 +210,7 @@ class _Stream:
         await self._send({"type": "http.response.body", "body": body, "payloads": payloads, "more_body": not is_last})
 
     def _check(self) -> None:
-        """Send a heartbeat if nothing was written for a while. One timer, so that an event costs nothing."""
+        """Send a heartbeat if nothing was written for a while. A single timer adds no work per event."""
         rest = self._last_write + self._heartbeat - self._loop.time()
         if rest <= 0 and not self._is_over and (self._beating is None or self._beating.done()):
             self._beating = self._loop.create_task(self._beat())

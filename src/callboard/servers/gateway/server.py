@@ -1,6 +1,6 @@
 """The gateway's process: uvicorn and its workers.
 
-Law: no wider than loopback without a key.
+Law: without a key the gateway listens on loopback only.
 """
 
 from __future__ import annotations
@@ -48,11 +48,11 @@ log = logging.getLogger("callboard.gateway")
 _MAX_HEAD_BYTES = 64 * 1024
 """Maximum bytes of a request's head that h11 reads."""
 _FILES = 256
-"""Open files of a gateway that are no connections."""
+"""Open files of a gateway besides its connections."""
 
 
 class Address(msgspec.Struct, frozen=True, kw_only=True):
-    """Where to listen. `port` 0 takes a free one; `certificate` and `private_key` are files of PEM, for TLS."""
+    """The address to listen on. `port` 0 chooses a free one; `certificate` and `private_key` are PEM files for TLS."""
 
     host: str = "127.0.0.1"
     port: int = 8282
@@ -70,38 +70,38 @@ def serve(
     extend: Extend | None = None,
     telemetry: TelemetrySettings | None = None,
 ) -> None:
-    """Serve until SIGTERM or SIGINT; open replies have `settings.shutdown_timeout` seconds.
+    """Serve until SIGTERM or SIGINT. Open replies then have `settings.shutdown_timeout` seconds.
 
-    Where it cannot start, the process exits with 3 after a line of the log that says why.
+    If the gateway cannot start, the process logs one line with the reason and exits with 3.
 
     Args:
-        settings: The gateway's.
-        address: Where to listen, and with how many workers.
+        settings: The settings of the gateway.
+        address: The address to listen on, and the number of workers.
         ready: Called with the URL once the gateway listens.
-        log_level: That of `callboard`'s own loggers.
-        extend: Makes more routes. Each worker calls it, so it has to be a function of a module, or a partial of one.
-        telemetry: Where spans and metrics go.
+        log_level: The level of `callboard`'s own loggers.
+        extend: Makes more routes. Each worker calls it, so it must be a function of a module, or a partial of one.
+        telemetry: The destination of spans and metrics.
 
     Raises:
-        CallerError: The address cannot be had, or not without a key; a setting cannot be held.
+        CallerError: The address is not available or needs a key, or a setting cannot be enforced.
     """
     telemetry = telemetry or TelemetrySettings()
     if wants_telemetry(telemetry, os.environ):
-        require_extra("otel")  # here, and not in each worker
+        require_extra("otel")  # fail here, not in each worker
     local = is_loopback(address.host)
     if not local and not settings.keys:
-        hint = "give --key, or stay on 127.0.0.1"
-        raise CallerError("beyond this machine everybody could ask", path=f"--host {address.host}", hint=hint)
+        hint = "set --key, or stay on 127.0.0.1"
+        raise CallerError("without a key anybody could use the gateway", path=f"--host {address.host}", hint=hint)
     if local and not settings.keys and not settings.hosts:
-        # A web page whose name was made to lead here is not to use the gateway.
+        # Refuse DNS rebinding: a web page must not use the gateway through a name that resolves to this machine.
         settings = replace(settings, hosts=(*LOOPBACK, address.host))
     if settings.has_budgets and address.workers > 1 and not settings.store:
-        hint = "give --store, where they count together"
-        raise CallerError("several workers see no budget of each other", path="--workers", hint=hint)
+        hint = "set --store, where they share their sums"
+        raise CallerError("workers do not see each other's spending", path="--workers", hint=hint)
     settings = settings_per_worker(settings, address.workers)
     _check_certificate(address)
     _check_store(settings)
-    listening = listen(address.host, address.port, hint="is another gateway running? --port 0 takes a free one")
+    listening = listen(address.host, address.port, hint="is another gateway running? --port 0 chooses a free port")
     listening.set_inheritable(True)
     scheme = "https" if address.certificate else "http"
     host = f"[{address.host}]" if ":" in address.host else address.host
@@ -117,7 +117,7 @@ def serve(
         ),
         settings,
         factory=True,
-        # httptools is faster, but reads a head of any size: on loopback only this machine's users could send one.
+        # httptools is faster, but accepts a request head of any size. On loopback only local users can send one.
         http="auto" if local else "h11",
         backlog=BACKLOG,
         workers=address.workers,
@@ -137,10 +137,10 @@ def serve(
 
 
 def settings_per_worker(settings: GatewaySettings, workers: int) -> GatewaySettings:
-    """The settings of one of so many workers, which do not see what the others count.
+    """Return the settings of one of several workers, which do not see each other's counts.
 
-    A key's requests lie with whichever worker takes its connection. Together the workers let no more pass than was
-    set, but for what cannot be divided: each of them lets one request at once pass, and one to begin with.
+    The requests of a key may arrive at any worker. Together the workers stay within the limits, except that each worker
+    always allows one open request, and one request at the start.
     """
     return replace(
         settings,
@@ -150,7 +150,7 @@ def settings_per_worker(settings: GatewaySettings, workers: int) -> GatewaySetti
 
 
 def uvicorn_config(app: ASGIApp | Callable[[], ASGIApp], settings: GatewaySettings, **options: Any) -> uvicorn.Config:
-    """Make uvicorn's configuration of a gateway; `options` are its own and go above."""
+    """Return uvicorn's configuration for a gateway. `options` override it."""
     return uvicorn.Config(
         app,
         **{
@@ -158,14 +158,14 @@ def uvicorn_config(app: ASGIApp | Callable[[], ASGIApp], settings: GatewaySettin
             "limit_concurrency": settings.limits.connections,
             "timeout_keep_alive": max(1, round(settings.limits.idle_seconds)),
             "ws_max_size": settings.limits.body,
-            # A message of 61 KB can be 64 MB of zeros, and each socket keeps a window of its own.
+            # A message of 61 KB can be 64 MB of zeros, and each socket keeps its own window.
             "ws_per_message_deflate": False,
             "lifespan": "on",
             "access_log": False,
-            "proxy_headers": False,  # nothing here asks for a client's address
+            "proxy_headers": False,  # the gateway does not use a client's address
             "log_config": None,
             "server_header": False,
-            "timeout_worker_healthcheck": 30,  # a worker that starts on a busy machine answers late, and would be killed
+            "timeout_worker_healthcheck": 30,  # on a busy machine a new worker answers late, and must not be killed
             "timeout_graceful_shutdown": max(1, round(settings.shutdown_timeout)),
             **options,
         },
@@ -173,7 +173,7 @@ def uvicorn_config(app: ASGIApp | Callable[[], ASGIApp], settings: GatewaySettin
 
 
 def _allow_files(connections: int) -> None:
-    """Let the process open two files for each connection, the client's and the backend's, as far as the system does."""
+    """Let the process open two files per connection, the client's and the backend's, as far as the system allows."""
     try:
         import resource  # noqa: PLC0415 - not on Windows, which has no such limit
     except ImportError:
@@ -187,7 +187,7 @@ def _allow_files(connections: int) -> None:
 
 @contextmanager
 def _shared_figures() -> Generator[None]:
-    """A directory where workers put their figures together, unless there is one already; gone when they are."""
+    """Create a directory in which the workers share metrics, unless one is set. It is removed afterwards."""
     if "PROMETHEUS_MULTIPROC_DIR" in os.environ:
         yield
         return
@@ -202,30 +202,30 @@ def _shared_figures() -> Generator[None]:
 def _supervised_application(
     settings: GatewaySettings, level: int, extend: Extend | None, telemetry: TelemetrySettings
 ) -> ASGIApp:
-    """The application of one of several workers, which ends with the process that started it."""
+    """Return the application of one of several workers. The worker ends with the process that started it."""
     threading.Thread(target=_end_with_supervisor, name="callboard-supervisor", daemon=True).start()
     try:
         return _worker_application(settings, level, extend, telemetry)
     except CallboardError as error:
-        log.error("a worker cannot start: %s", error)  # noqa: TRY400  # its user is to blame, and needs no traceback
+        log.error("a worker cannot start: %s", error)  # noqa: TRY400  # a user's mistake needs no traceback
     except Exception:
         log.exception("a worker cannot start")
-    sys.exit(STARTUP_FAILURE)  # any other status makes uvicorn start it again, and again
+    sys.exit(STARTUP_FAILURE)  # with any other status uvicorn would restart it forever
 
 
 def _worker_application(
     settings: GatewaySettings, level: int, extend: Extend | None, telemetry: TelemetrySettings
 ) -> ASGIApp:
-    """The application of a process that logs to standard error."""
+    """Return the application of a process that logs to standard error."""
     configure_logs(level, telemetry.log_format(os.environ))
     if wants_telemetry(telemetry, os.environ):
-        logging.getLogger("opentelemetry").setLevel(logging.ERROR)  # each try is one of its warnings
+        logging.getLogger("opentelemetry").setLevel(logging.ERROR)  # it warns about each retry
         enable(telemetry)
     app = report_failure(application(settings, extend))
     if any(each.url.startswith("https://") for each in settings.backends):
-        load_list()  # the price of the first reply would stop all others for the time that this takes
-    # What is here now stays. Requests leave no cycles, so what they made is seldom looked through for some: with a
-    # thousand open streams that would stop them all for a tenth of a second.
+        load_list()  # slow: the first reply would otherwise block all others
+    # Objects made so far stay. Requests leave no cycles, so full collections of their objects are rare: with a
+    # thousand open streams, a collection would stop all of them for a tenth of a second.
     gc.collect()
     gc.freeze()
     gc.set_threshold(700, 10, 1000)
@@ -233,7 +233,7 @@ def _worker_application(
 
 
 def _end_with_supervisor() -> None:
-    """Stop this worker in good order when the process that started it is gone; killed, it tells its workers nothing."""
+    """Stop this worker in good order when its supervisor is gone. A killed supervisor does not stop its workers."""
     if (supervisor := multiprocessing.parent_process()) is not None:
         supervisor.join()
         os.kill(os.getpid(), signal.SIGTERM)
@@ -241,19 +241,19 @@ def _end_with_supervisor() -> None:
 
 def _check_certificate(address: Address) -> None:
     if address.private_key and not address.certificate:
-        raise CallerError("a key without its certificate", path=address.private_key, hint="give --certificate")
+        raise CallerError("a private key needs its certificate", path=address.private_key, hint="set --certificate")
     if not address.certificate:
         return
     try:
         ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(address.certificate, address.private_key or None)
-    except OSError as error:  # SSLError is one
+    except OSError as error:  # includes SSLError
         path = " ".join(filter(None, (address.certificate, address.private_key)))
-        hint = "files of PEM, with the key that belongs to the certificate"
+        hint = "use PEM files, with the key that belongs to the certificate"
         raise CallerError(error.strerror or str(error), path=path, hint=hint) from None
 
 
 def _check_store(settings: GatewaySettings) -> None:
-    """Report what is wrong with the store before the gateway can be asked, in one line, and in one process."""
+    """Check the store before the gateway starts, so that a fault is reported once, in one line."""
 
     async def start_and_close(store: ResponseStore) -> None:
         try:
@@ -267,10 +267,10 @@ def _check_store(settings: GatewaySettings) -> None:
 
 @asynccontextmanager
 async def serve_on_loopback(settings: GatewaySettings) -> AsyncGenerator[str]:
-    """The base URL of a gateway with these settings, such as `http://127.0.0.1:40123/v1`.
+    """Yield the base URL of a gateway with these settings, such as `http://127.0.0.1:40123/v1`.
 
-    It listens on a free port of the loopback interface while the `async with` lasts. Signals stay the caller's, so
-    Ctrl-C cancels the caller's command, and the gateway ends with it.
+    The gateway listens on a free port of the loopback interface during the `async with`. Signals stay with the caller,
+    so Ctrl-C cancels the caller's command, and the gateway ends with it.
     """
     ready = asyncio.Event()
     with listen("127.0.0.1", 0, hint="") as listening:

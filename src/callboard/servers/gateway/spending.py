@@ -1,15 +1,15 @@
-"""What requests may cost in a day, by key and all together.
+"""Daily budgets for the costs of requests, by key and in total.
 
-A budget is compared before a backend is asked, and what a reply cost is added when it has ended. So requests that are
-under way when a budget is reached are finished, and go beyond it by what they cost themselves. Nothing is reserved for
-them: clients allow many times the tokens that a reply takes (32,000 for one of Claude Code), or do not say how many, so
-a budget of a day would refuse most requests while little of it is spent. The sums are in the gateway's store, where
-several workers and a restart find them; without a store they are in this process's memory.
+The budget is checked before a backend is asked, and the cost of a reply is added when it has ended. So requests that
+are open when a budget is used up are finished, and exceed it by their own cost. No money is reserved for them: clients
+allow many times the tokens that a reply needs (Claude Code allows 32,000), or do not name a limit. A reservation would
+refuse most requests while little is spent. The sums are in the gateway's store, which workers share and which
+survives a restart. Without a store they are in memory.
 
-A reply whose tokens nobody counted, since its client left before the end or its backend says nothing of them, is added
-as an estimate: it must not be a way around a budget.
+If the tokens of a reply are unknown, because the client left early or the backend does not count, an estimate is added.
+Otherwise clients could evade a budget.
 
-Laws: only names that the operator chose are kept; where the store does not answer, nothing is asked for.
+Laws: only names that the operator chose are stored; if the store does not answer, no backend is asked.
 """
 
 from __future__ import annotations
@@ -39,19 +39,19 @@ if TYPE_CHECKING:
 log = logging.getLogger("callboard.gateway")
 
 ALL: Final = ""
-"""The name of the sum over all keys, which no key has."""
+"""Name of the total over all keys. No key has this name."""
 EACH: Final = "*"
-"""In the settings: every key that is not named."""
+"""Name in the settings for every key without its own entry."""
 _BYTES_PER_TOKEN: Final = 4
 _RETRY_SECONDS: Final = 5.0
 
 
 class Spending:
-    """The budgets of a gateway, and what was taken of them.
+    """The budgets of a gateway, and what has been spent.
 
     Args:
-        settings: The gateway's.
-        store: Where the sums are; None keeps them in memory.
+        settings: The settings of the gateway.
+        store: The store of the sums. None keeps them in memory.
         clock: The time in UTC.
     """
 
@@ -68,7 +68,7 @@ class Spending:
         self._store = store
         self._clock = clock
         self._sums: defaultdict[tuple[str, str], float] = defaultdict(float)
-        """By day and name: what is not in the store (yet)."""
+        """Costs by day and name that are not in the store, or not yet."""
         self._flushing: asyncio.Task[None] | None = None
         self._closing = asyncio.Event()
 
@@ -76,7 +76,7 @@ class Spending:
         return bool(self._limits(owner))
 
     async def check(self, owner: str) -> None:
-        """Check that a key may ask. Raises an HttpError that says which budget is spent, and when it starts anew."""
+        """Raises an HttpError if a budget of the key is used up. It names the budget and when the next day starts."""
         limits = self._limits(owner)
         if not limits:
             return
@@ -92,21 +92,21 @@ class Spending:
                 raise HttpError("insufficient_quota", message, headers={"retry-after": str(minutes * 60)})
 
     def select_priced(self, candidates: Sequence[tuple[Backend, str]], owner: str) -> list[tuple[Backend, str]]:
-        """The backends whose price is known, where the key has a budget. Raises an HttpError where there is none."""
+        """Return the backends with a known price, if the key has a budget. Raises an HttpError if there is none."""
         if not self.has_budget(owner):
             return [*candidates]
         now = self._clock()
         priced = [each for each in candidates if is_priced(_find_pricing(*each, owner), now)]
         if not priced:
             message = (
-                f"the price of {candidates[0][1]!r} is not known, and there is a budget; whoever runs this gateway can "
-                "write it into its [prices]"
+                f"the price of {candidates[0][1]!r} is not known, and there is a budget; the operator of this gateway "
+                "can add it to [prices]"
             )
             raise HttpError("invalid_request", message, path="model")
         return priced
 
     def charge(self, owner: str, dollars: float) -> None:
-        """Add what a reply cost. It is in the store a moment later, and counts at once here."""
+        """Add the cost of a reply. It counts here immediately, and is in the store a moment later."""
         day = self._clock().date().isoformat()
         for name in self._limits(owner) if dollars else ():
             self._sums[day, name] += dollars
@@ -117,27 +117,27 @@ class Spending:
             self._flushing = asyncio.get_running_loop().create_task(self._flush(self._store))
 
     async def aclose(self) -> None:
-        """Write what is not in the store yet, if it answers."""
+        """Write the remaining costs to the store, if it answers."""
         self._closing.set()
         if self._flushing is not None:
-            await self._flushing  # never cancelled: what it writes might be written again
+            await self._flushing  # never cancelled, because its costs might then be written twice
         if self._store is not None and self._sums:
-            log.error("what the last requests cost is in no store: %s", dict(self._sums))
+            log.error("the store does not have the costs of the last requests: %s", dict(self._sums))
 
     async def _flush(self, store: ResponseStore) -> None:
         while self._sums:
             is_last = self._closing.is_set()
             try:
                 await self._write(store)
-            except HttpError:  # the store has logged why
+            except HttpError:  # the store has logged the reason
                 if is_last:
                     return
                 with suppress(TimeoutError):
                     await asyncio.wait_for(self._closing.wait(), _RETRY_SECONDS)
 
     async def _write(self, store: ResponseStore) -> None:
-        # What is added meanwhile stays for the next time. Until it is taken off below it may count twice, which refuses
-        # a request too many rather than one too few.
+        # Costs added meanwhile stay for the next write. Until they are subtracted below, the written costs may count
+        # twice, which refuses a request too many rather than one too few.
         written = dict(self._sums)
         await store.add_spending(written)
         for key, dollars in written.items():
@@ -148,7 +148,7 @@ class Spending:
                 del self._sums[key]
 
     def _limits(self, owner: str) -> dict[str, float]:
-        """The budgets that hold for a key, by the names of their sums."""
+        """Return the budgets of a key, by the names of their sums."""
         limits = {ALL: self._total} if self._total else {}
         if owner in self._names:
             own = self._keys.get(owner, self._keys.get(EACH))
@@ -158,11 +158,11 @@ class Spending:
 
 
 class ReplyCosts:
-    """What the replies cost that one request takes.
+    """The costs of all replies to one request.
 
     Args:
-        owner: Whose request it is.
-        spending: Where it is added; None where nothing bounds it.
+        owner: The owner of the request.
+        spending: The budgets to charge. None if there are none.
         size: The bytes of the request.
     """
 
@@ -172,18 +172,18 @@ class ReplyCosts:
         self._size = size
         self._spent = 0.0
         self._is_priced: bool | None = None
-        # Of the reply that arrives.
+        # State of the reply that is arriving.
         self._is_open = False
         self._pricing: Pricing | None = None
         self._pieces = 0
 
     @property
     def total(self) -> float | None:
-        """The cost in US dollars, None where that of some of it is not known."""
+        """The cost in US dollars, or None if the cost of any reply is not known."""
         return self._spent if self._is_priced else None
 
     async def check(self) -> None:
-        """Check that another reply may be asked for. Raises an HttpError."""
+        """Raises an HttpError if another reply would exceed a budget."""
         if self._spending is not None:
             await self._spending.check(self._owner)
 
@@ -191,18 +191,18 @@ class ReplyCosts:
         self._is_open, self._pricing, self._pieces = True, pricing, 0
 
     def feed(self, events: Sequence[Event]) -> None:
-        """Add a reply when it ends."""
+        """Count events, and add the reply's cost when it ends."""
         self._pieces += len(events)
         last = events[-1]
         if isinstance(last, ReplyEnded | ReplyFailed) and self._is_open:
             self._is_open = False
             usage = next((each for each in reversed(events) if isinstance(each, Usage)), None)
-            # One that failed before it said anything costs nothing.
+            # A reply that failed before any output costs nothing.
             if usage is not None or self._pieces > 1 or isinstance(last, ReplyEnded):
                 self._add(usage)
 
     def end_reply(self) -> None:
-        """Add a reply that nobody waits for any more, unless it has ended."""
+        """Add the cost of a reply that nobody waits for any more, unless it has ended."""
         if self._is_open:
             self._is_open = False
             self._add(None)
@@ -219,16 +219,16 @@ class ReplyCosts:
 
 
 def check_budgets(settings: GatewaySettings) -> None:
-    """Check that the budgets of a gateway can be held. Raises CallerError."""
+    """Check that the budgets of a gateway can be enforced. Raises CallerError."""
     for name in settings.key_budgets:
         if name != EACH and name not in settings.keys:
-            hint = f"there are {', '.join(settings.keys)}" if settings.keys else "give the gateway keys, with names"
+            hint = f"the keys are {', '.join(settings.keys)}" if settings.keys else "add keys with names to the gateway"
             raise CallerError(f"no key {name!r}", path="key_budgets", hint=hint)
     if settings.key_budgets and not settings.keys:
-        raise CallerError("there are no keys", path="key_budgets", hint="budget_per_day bounds all requests together")
+        raise CallerError("there are no keys", path="key_budgets", hint="budget_per_day limits all requests together")
     if settings.has_budgets and (names := {ALL, EACH} & settings.keys.keys()):
-        what = f"no key is called {names.pop()!r} where there are budgets"
-        raise CallerError(what, path="keys", hint="`*` is each key that is not named, and without a name it is all")
+        what = f"a key cannot be called {names.pop()!r} if there are budgets"
+        raise CallerError(what, path="keys", hint="`*` stands for keys without their own budget, and '' for all keys")
     if settings.has_budgets and not settings.prices and any(each.url for each in settings.backends):
         require_extra("prices")
 
@@ -236,5 +236,5 @@ def check_budgets(settings: GatewaySettings) -> None:
 def _find_pricing(backend: Backend, name: str, owner: str) -> Pricing | None:
     try:
         return backend.model(name, owner).plan.prices
-    except CallerError:  # told when it is asked
+    except CallerError:  # reported when the backend is asked
         return None

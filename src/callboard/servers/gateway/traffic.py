@@ -1,8 +1,8 @@
-"""The gateway's traffic for the board: the requests of its log, its backends, and asking once more.
+"""The gateway's traffic for the board: the requests of its log, its backends, and repeating a request.
 
-Laws: what is asked again goes through the gateway's own backends, as every request does, and is a request of the log
-itself; it counts neither against a backend's breaker nor as a client's, but in the budget of all; at most
-`MAX_REPEATED` are under way.
+Laws: a repeated request goes through the gateway's own backends, like every request, and appears in the log. It counts
+neither against a backend's breaker nor as a client's request, but it counts toward the total budget. At most
+`MAX_REPEATED` repeated requests are open.
 """
 
 from __future__ import annotations
@@ -55,13 +55,13 @@ from callboard.servers.gateway.traffic_values import (
 log = logging.getLogger("callboard.gateway")
 
 MAX_REPEATED: Final = 4
-"""Requests that are asked again at once."""
+"""Maximum repeated requests that are open at once."""
 _MAX_CURSOR: Final = 20
-"""Characters of a cursor."""
+"""Maximum characters of a cursor."""
 
 
 class Traffic:
-    """The traffic of one process; leaving its `async with` ends what is asked again."""
+    """The traffic of one process. Leaving its `async with` cancels repeated requests."""
 
     def __init__(self, gateway: Gateway, request_log: RequestLog) -> None:
         self._gateway = gateway
@@ -77,22 +77,22 @@ class Traffic:
         await asyncio.gather(*self._repeated, return_exceptions=True)
 
     async def page(self, row_filter: RowFilter, before: str = "", limit: int = PAGE_SIZE) -> RowPage:
-        """A page of the list; `before` is the cursor of the page before."""
+        """Return a page of the list. `before` is the cursor of the page before."""
         rows: list[RequestRow] = []
         for entry in list(self._log.newest()):
             if entry.view is None:
-                await asyncio.sleep(0)  # others have their turn before each row that is made
+                await asyncio.sleep(0)  # let other tasks run before each new row
             if not entry.is_gone:
                 rows.append(await run_in_thread_if_large(entry.cost, partial(view_row, entry)))
         return select_page(rows, row_filter, before, limit)
 
     async def view(self, identifier: str) -> RequestView:
-        """One request. Raises CallerError where it is not in the log."""
+        """Return one request. Raises CallerError if it is not in the log."""
         entry = self._entry(identifier)
         return await run_in_thread_if_large(entry.cost, partial(view_request, entry))
 
     async def read_as(self, identifier: str, place: int, dialect: str) -> tuple[str, ...]:
-        """The events that another dialect would have read of the `place`th answer. Raises CallerError."""
+        """Return the events that another dialect would have read from answer number `place`. Raises CallerError."""
         entry = self._entry(identifier)
         return await run_in_thread_if_large(entry.cost, partial(view_dialect, entry, place, dialect))
 
@@ -110,24 +110,24 @@ class Traffic:
         ]
 
     async def kept_reply(self, identifier: str) -> KeptReply:
-        """What a test is made of: the last reply that came whole. Raises CallerError where there is none."""
+        """Return the last complete reply, to make a test of it. Raises CallerError if there is none."""
         entry = self._entry(identifier)
         request = self._conversation(entry)
         reply = next((each for each in reversed(entry.replies) if each.status == 200), None)
         if reply is None or entry.is_live or reply.body.is_cut:
-            raise CallerError("there is no whole reply to make a test of", path=identifier)
+            raise CallerError("there is no complete reply for a test", path=identifier)
         canisters = read_canisters(read_events(mask_reply(reply)))
         vector = make_vector(reply, f"request {identifier}")
         return KeptReply(identifier, (*request.canisters, *canisters), request.tools, vector)
 
     async def repeat(self, identifier: str, order: RepeatOrder) -> str:
-        """Ask a request again, otherwise. The reply comes on its own.
+        """Repeat a request, with changes. The reply arrives later.
 
         Returns:
-            The identifier of the new request, which is in the log at once.
+            The identifier of the new request, which is in the log immediately.
 
         Raises:
-            CallerError: It cannot be asked so.
+            CallerError: The request cannot be repeated with these changes.
         """
         entry = self._entry(identifier)
         request = replace(self._conversation(entry), model=order.model or entry.model)
@@ -135,7 +135,7 @@ class Traffic:
         spending = self._gateway.spending
         if len(self._repeated) >= MAX_REPEATED:
             hint = "wait until one has its reply"
-            raise CallerError(f"{MAX_REPEATED} requests are being asked again", path=identifier, hint=hint)
+            raise CallerError(f"{MAX_REPEATED} repeated requests are already open", path=identifier, hint=hint)
         mode = get_mode(order.mode).name if order.mode else ""
         variant = backend.variant(mode, get_dialect(order.dialect).name if order.dialect else "")
         repeated = self._log.begin(
@@ -178,7 +178,7 @@ class Traffic:
             entry.failure, status = error.failure.code, error.status
         except Exception:
             entry.failure, status = "internal_error", 500
-            log.exception("a request could not be asked again")
+            log.exception("a repeated request failed")
         finally:
             entry.finish(status, monotonic() - entry.began)
 
@@ -194,25 +194,25 @@ class Traffic:
         if order.backend and chosen[0].name != order.backend:
             raise CallerError(f"{order.backend} does not serve {request.model}", path="backend")
         if chosen[0].forwards_client_key and entry.owner:
-            hint = "give the backend a key of its own (key_variable)"
-            raise CallerError("this backend gets the clients' own keys, and those are not kept", hint=hint)
+            hint = "set a key for the backend (key_variable)"
+            raise CallerError("this backend gets the clients' own keys, which are not stored", hint=hint)
         return chosen
 
     def _entry(self, identifier: str) -> LoggedRequest:
         entry = self._log.get(identifier)
         if entry is None:
-            hint = "the log holds the last requests of a gateway that runs"
-            raise CallerError("this request is not in the log (any more)", path=identifier[:100], hint=hint)
+            hint = "the log has only the last requests of a running gateway"
+            raise CallerError("this request is not in the log, or no longer", path=identifier[:100], hint=hint)
         return entry
 
     def _conversation(self, entry: LoggedRequest) -> Request:
         if entry.request is None:
-            raise CallerError("the gateway refused this request before it had a conversation", path=entry.identifier)
+            raise CallerError("the gateway refused this request before it read a conversation", path=entry.identifier)
         return entry.request
 
 
 def select_page(rows: Sequence[RequestRow], row_filter: RowFilter, before: str, limit: int) -> RowPage:
-    """A page of rows, the newest first; `before` is the cursor of the page before it."""
+    """Return a page of rows, newest first. `before` is the cursor of the page before."""
     last = int(before) if before.isdecimal() and len(before) < _MAX_CURSOR else None
     chosen = [row for row in rows if (last is None or row.number < last) and row_filter.matches(row)]
     shown = tuple(chosen[:limit])

@@ -1,4 +1,4 @@
-"""What the board gets of the gateway's traffic, as values that MessagePack can encode."""
+"""The gateway's traffic for the board, as values that MessagePack can encode."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from callboard.core import Canister, ToolDeclaration
 
 PAGE_SIZE: Final = 50
 PROBLEMS: Final[Sequence[str]] = ("failed", "dropped", "repaired", "recovered")
-"""What a filter of the list may ask for."""
+"""Problems that a filter of the list can select."""
 
 
 class RequestRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -29,7 +29,7 @@ class RequestRow(msgspec.Struct, frozen=True, kw_only=True):
     end: str
     """`open`, a reason of ReplyEnded, `failed`, `refused` or `left`."""
     why: str = ""
-    """Of a failure."""
+    """Reason of a failure."""
     status: int
     first_seconds: float | None
     seconds: float
@@ -37,10 +37,10 @@ class RequestRow(msgspec.Struct, frozen=True, kw_only=True):
     output: int = 0
     dropped: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
-    """What was repaired, and alerts."""
+    """Repairs and alerts."""
     repaired: int = 0
     recovered: int = 0
-    """Calls that were found in text."""
+    """Number of calls found in text."""
     again_of: str = ""
     variant: str = ""
 
@@ -62,12 +62,12 @@ class ReplyView(msgspec.Struct, frozen=True, kw_only=True):
     status: int
     content_type: str
     sent: str
-    """The body that the backend was asked with."""
+    """The body that was sent to the backend."""
     raw: str
     size: int
     is_cut: bool
     events: tuple[str, ...]
-    """Each as a line of JSON."""
+    """One line of JSON for each event."""
 
 
 class RequestView(msgspec.Struct, frozen=True, kw_only=True):
@@ -77,18 +77,18 @@ class RequestView(msgspec.Struct, frozen=True, kw_only=True):
     replies: tuple[ReplyView, ...]
     answer: str
     can_repeat: bool
-    """Whether the conversation was kept, so that it can be asked again and made a test."""
+    """True if the conversation was kept, so that the request can be repeated or made into a test."""
 
 
 class RowFilter(msgspec.Struct, frozen=True, kw_only=True):
-    """Which requests are listed; "" is any. `problem` is one of `PROBLEMS`."""
+    """Conditions for the listed requests. "" matches any. `problem` is one of `PROBLEMS`."""
 
     model: str = ""
     backend: str = ""
     end: str = ""
     problem: str = ""
     again_of: str = ""
-    """Those that ask this request again."""
+    """Identifier of the request that the listed ones repeat."""
 
     def matches(self, row: RequestRow) -> bool:
         named = (
@@ -109,7 +109,7 @@ class RowFilter(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RowPage(msgspec.Struct, frozen=True):
-    """Rows, the newest first, the cursor of those that follow ("" if there are none), and all models of the log."""
+    """Rows, newest first, the cursor of the next page ("" if there is none), and all models of the log."""
 
     rows: tuple[RequestRow, ...]
     cursor: str = ""
@@ -121,12 +121,12 @@ class BackendState(msgspec.Struct, frozen=True):
     wire: str
     breaker: str
     failures: int
-    """In a row, of all clients."""
+    """Failures in a row, of all clients."""
     models: tuple[str, ...]
 
 
 class RepeatOrder(msgspec.Struct, frozen=True, kw_only=True):
-    """How a request is asked again; "" is as it was."""
+    """The changes for a repeated request. "" changes nothing."""
 
     model: str = ""
     backend: str = ""
@@ -138,17 +138,17 @@ class RepeatOrder(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class KeptReply(msgspec.Struct, frozen=True):
-    """What a test is made of: a conversation that ends with a reply, its tools, the reply as a vector of its wire."""
+    """Material for a test: a conversation that ends with a reply, its tools, and the reply as a vector of its wire."""
 
     name: str
     canisters: tuple[Canister, ...]
     tools: tuple[ToolDeclaration, ...] = ()
     vector: dict[str, Any] = {}
-    """Empty where there is no one reply, as of a job."""
+    """The vector. Empty if there is no single reply, as for a job."""
 
 
 class KeptTest(msgspec.Struct, frozen=True):
-    """A test that was made: a task of `callboard eval` and a vector, each one line of JSON, and where they are."""
+    """A finished test: a task of `callboard eval` and a vector, each one line of JSON, and their paths."""
 
     name: str
     task: str

@@ -1,7 +1,7 @@
-"""Responses over a WebSocket: one reply at a time, and the memory of the last.
+"""Responses over a WebSocket: one reply at a time, with a memory of the last one.
 
-Laws: a message is the data of a frame of the stream; each `response.create` is answered, in order, by one terminal
-event or one error; a continuation that fails is not remembered; a client that leaves cancels its reply upstream.
+Laws: a message is the data of one frame of the stream; each `response.create` gets, in order, one terminal event or one
+error; a failed continuation is not remembered; a client that leaves cancels its reply upstream.
 Source: the Open Responses specification 2026-04-24, the `openai` package 3.54.
 """
 
@@ -27,13 +27,13 @@ if TYPE_CHECKING:
     from callboard.servers.gateway.app import ReplyEndpoint
 
 _MAX_WAITING: Final = 32
-"""Messages that may wait for the reply before them."""
+"""Maximum messages that wait for earlier replies."""
 _TRANSPORT_FIELDS: Final = frozenset({"type", "stream", "stream_options"})
-"""Fields of a message that are not the body's."""
+"""Fields of a message that do not belong to the body."""
 
 
 class ResponsesWebSocket:
-    """The endpoint of GET /v1/responses with an upgrade."""
+    """The endpoint of GET /v1/responses with an upgrade to a WebSocket."""
 
     def __init__(self, gateway: Gateway, endpoint: ReplyEndpoint) -> None:
         self._gateway = gateway
@@ -62,7 +62,7 @@ class _Connection:
     receive: Receive
     send: Send
     share: BudgetShare
-    """Bytes of the messages that wait."""
+    """Budget for the bytes of waiting messages."""
     memory: ConnectionMemory = field(default_factory=ConnectionMemory)
     waiting: asyncio.Queue[bytes] = field(default_factory=partial(asyncio.Queue, _MAX_WAITING))
     gone: asyncio.Event = field(default_factory=asyncio.Event)
@@ -75,7 +75,7 @@ class _Connection:
                 self.share.give(len(data))
                 await self._answer(data)
         except TimeoutError:
-            await self.send({"type": "websocket.close", "code": 1001, "reason": "nothing was asked"})
+            await self.send({"type": "websocket.close", "code": 1001, "reason": "no message arrived"})
         finally:
             listening.cancel()
 
@@ -90,14 +90,14 @@ class _Connection:
                 await self.endpoint.refuse(error, self._send_as_messages())
             except asyncio.QueueFull:
                 self.share.give(len(data))
-                refusal = HttpError("rate_limit_exceeded", "one reply is given at a time, and too many wait")
+                refusal = HttpError("rate_limit_exceeded", "replies are sent one at a time, and too many wait")
                 await self.endpoint.refuse(refusal, self._send_as_messages())
         self.gone.set()
         with suppress(asyncio.QueueFull):
             self.waiting.put_nowait(b"")
 
     async def _answer(self, data: bytes) -> None:
-        """Answer a message. It is checked in `read`, so that a wrong one counts as a request of its key too."""
+        """Answer a message. `read` checks it, so that an invalid message also counts as a request of its key."""
         last, continues = self.memory.last, False
 
         async def read(share: BudgetShare) -> tuple[dict[str, Any], bytes]:
@@ -105,7 +105,7 @@ class _Connection:
             share.take(len(data))
             event = await self.gateway.read(data)
             if event.get("type") != "response.create":
-                raise HttpError("invalid_request", "response.create is what is taken here", path="type")
+                raise HttpError("invalid_request", "only response.create is accepted here", path="type")
             if event.get("stream_id") is not None:
                 raise HttpError("invalid_request", "a connection has one conversation", path="stream_id")
             body = {name: value for name, value in event.items() if name not in _TRANSPORT_FIELDS} | {"stream": True}
@@ -118,7 +118,7 @@ class _Connection:
 
         send = self._send_as_messages()
         try:
-            # Codex says so after it has read a compaction, and wants no answer.
+            # Codex sends this after it has read a compaction, and expects no answer.
             if len(data) < 1024 and b'"response.processed"' in data and b'"response.create"' not in data:
                 self.gateway.authenticator.authenticate(self.headers, read_token(self.headers)).count()
                 return
@@ -129,7 +129,7 @@ class _Connection:
             self.memory.last = ResponseHistory()
 
     def _send_as_messages(self) -> Send:
-        """A `send` of ASGI that turns an HTTP answer into messages."""
+        """Return an ASGI `send` that turns an HTTP answer into messages."""
         status = 0
 
         async def send(message: Message) -> None:

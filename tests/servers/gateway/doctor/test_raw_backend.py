@@ -34,8 +34,8 @@ async def test_a_reply_is_read_as_it_is():
 @table(
     ("answer", "fault", "refusal"),
     [
-        (Html(), "no JSON object: <!doctype html>", False),
-        (Raw(["[1]"]), "no JSON object: [1]", False),
+        (Html(), "not a JSON object: <!doctype html>", False),
+        (Raw(["[1]"]), "not a JSON object: [1]", False),
         (StatusReply(400, {"error": {"message": "no\nsuch field"}}), "400: no such field", True),
         (StatusReply(500, {"detail": "template"}), "500: template", True),
         (StatusReply(429, "slow down"), "429: slow down", False),

@@ -26,8 +26,8 @@ def without(*features):
     [
         ("calls", ScriptedServer(), "yes", {"supports_tools": True, "uses_tools": True}),
         ("calls", without("tools"), "partly", {}),
-        ("schema held", ScriptedServer(), "yes", {"supports_json_schema": True}),
-        ("schema held", without("json_schema"), "no", {"supports_json_schema": False}),
+        ("schema enforced", ScriptedServer(), "yes", {"supports_json_schema": True}),
+        ("schema enforced", without("json_schema"), "no", {"supports_json_schema": False}),
         ("log-probabilities", ScriptedServer(), "yes", {"supports_logprobs": True}),
         ("log-probabilities", without("logprobs"), "no", {"supports_logprobs": False}),
         ("forced calls", ScriptedServer(), "yes", {"supports_forced_calls": True}),
@@ -144,7 +144,7 @@ def test_nothing_follows_from_an_answer_that_is_none():
     for fault in (
         RawReply(fault="no answer within 1 s"),
         RawReply(429, fault="429: slow down"),
-        RawReply(200, fault="no JSON object: <!doctype html>"),
+        RawReply(200, fault="not a JSON object: <!doctype html>"),
     ):
         for check in RAW_CHECKS:
             replies = [fault for _ in check.requests(QWEN)] or [fault]
@@ -153,13 +153,13 @@ def test_nothing_follows_from_an_answer_that_is_none():
             assert conclusion.facts == {}, check.name
 
 
-@table("check", ["forced calls", "schema held", "prefill"])
+@table("check", ["forced calls", "schema enforced", "prefill"])
 @table("text", [None, "", "<think>\nThe user"])
 def test_nothing_follows_from_a_reply_that_is_cut_within_a_thought(check, text):
     reply = RawReply(200, {"choices": [{"message": {"content": text}, "finish_reason": "length"}]})
     conclusion = CHECKS[check].read([reply for _ in CHECKS[check].requests(QWEN)], QWEN)
     assert conclusion.facts == {}
-    assert "cut within a thought" in conclusion.detail
+    assert "cut during reasoning" in conclusion.detail
 
 
 def test_a_log_probability_may_be_any_number():

@@ -151,7 +151,7 @@ async def test_what_the_gateway_finds_out_by_itself_stops_nobody_and_is_said(fau
     assert f"{fact}={spelled}" in rows[row].fix
     assert (told.works, told.flags) == (True, ())
     assert json.loads(json.dumps(told.facts)) == {fact: value}
-    assert told.evidence[fact] == f"{row}: a request was refused without it and taken with it"
+    assert told.evidence[fact] == f"{row}: a request was refused without it and accepted with it"
 
 
 @table(
@@ -250,7 +250,7 @@ async def test_what_a_backend_does_by_itself_becomes_facts_with_their_evidence()
         "parses_special_tokens": True,
         "prefill": "last",
     }
-    assert told.evidence["supports_json_schema"] == "schema held: a schema was held against the question"
+    assert told.evidence["supports_json_schema"] == "schema enforced: the schema was enforced against the question"
     assert told.evidence.keys() == told.facts.keys()
     assert {*told.asked_facts} > {*told.facts}
     assert "b1, context 4096" in told.version
@@ -262,7 +262,7 @@ async def test_of_another_wire_these_questions_are_not_asked():
         budget = DoctorBudget(100, 1)
         outcome = await examine(settings, "", lambda _: None, lambda _: None, groups=["backend"], budget=budget)
     _, row = outcome.backend
-    assert (row.state, row.detail) == ("not asked", "these questions are of the wire chat")
+    assert (row.state, row.detail) == ("not asked", "these checks need the wire chat")
 
 
 async def test_nothing_follows_from_a_server_that_has_broken_down():
@@ -274,7 +274,7 @@ async def test_nothing_follows_from_a_server_that_has_broken_down():
         )
 
     told, rows = await examine_itself(broken)
-    assert rows["schema held"].detail == "the backend fails: 500: out of memory"
+    assert rows["schema enforced"].detail == "the backend fails: 500: out of memory"
     assert not told.facts.keys() & {"supports_json_schema", "supports_logprobs", "supports_system_role"}
     assert "supports_json_schema" not in told.asked_facts
     assert told.facts["uses_tools"] is True
@@ -287,7 +287,7 @@ async def test_nor_from_one_that_is_busy():
         return (429, "slow down") if "response_format" in body or body.get("tools") else ScriptedServer()(body)
 
     told, rows = await examine_itself(busy)
-    assert rows["schema held"].detail == "429: slow down"
+    assert rows["schema enforced"].detail == "429: slow down"
     assert not {*told.asked_facts} & {"supports_json_schema", "supports_tools", "supports_forced_calls"}
     assert "supports_logprobs" in told.asked_facts
 
@@ -318,7 +318,7 @@ async def test_nor_is_one_that_a_model_repeats():
         return (200, {"choices": [{"message": message}]}) if "response_format" in body else ScriptedServer()(body)
 
     told, rows = await examine_itself(repeats, key=KEY)
-    assert "'***' came" in rows["schema held"].detail
+    assert "the reply was '***'" in rows["schema enforced"].detail
     assert KEY not in str(told)
 
 
@@ -356,4 +356,4 @@ async def test_a_reply_without_an_end_is_left():
         return reply(*[TextPiece("x" * 1000)] * 200) if body.get("stream") else None
 
     _, rows, _ = await report(Model(endless))
-    assert (rows["Codex"].state, rows["Codex"].detail) == ("no", "its reply does not end where it was to")
+    assert (rows["Codex"].state, rows["Codex"].detail) == ("no", "its reply does not end at the token limit")

@@ -1,1 +1,1 @@
-"""`callboard doctor`: what clients would find behind a gateway, and what would cure it."""
+"""`callboard doctor`: what clients would find behind a gateway, and how to fix faults."""

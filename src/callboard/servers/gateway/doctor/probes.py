@@ -1,8 +1,8 @@
-"""What the doctor asks through the gateway, how long, and what comes back: the first two requests of each client.
+"""The doctor's requests through the gateway, their budget, and their replies: the first two requests of each client.
 
-Source of the clients' shapes: what Codex 0.169, Claude Code 2.1, Gemini CLI 0.61 and Qwen Code 0.15 send (tests/vectors/clients),
-with texts of our own.
-Law: no request begins once the seconds or the requests are spent, and none may take longer than what is left.
+Source of the requests' forms: Codex 0.169, Claude Code 2.1, Gemini CLI 0.61 and Qwen Code 0.15 (tests/vectors/clients),
+with our own texts.
+Law: no request begins after the seconds or requests are used up, and none may take longer than the remaining time.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from callboard.servers.gateway.frontends import ALT, SSE
 from callboard.text.display import collapse
 
 SECONDS: Final = 110.0
-"""By default: with what is around the questions, under two minutes."""
+"""Default seconds for the requests, so that the whole command takes less than two minutes."""
 REQUESTS: Final = 150
 _SHARE: Final = 3
-"""One request may take this part of all seconds: one that hangs must not cost every other answer."""
+"""One request may take at most this fraction of all seconds, so that a slow one does not block the others."""
 
 
-class BudgetSpent(Exception):  # no error: the rest is not asked
-    """There is no time, or no request, left."""
+class BudgetSpent(Exception):  # not an error: remaining checks are skipped
+    """No time or no request is left."""
 
 
 class DoctorBudget:
-    """Seconds and requests; `clock` gives seconds."""
+    """A budget of seconds and requests. `clock` returns seconds."""
 
     def __init__(
         self, seconds: float = SECONDS, requests: int = REQUESTS, clock: Callable[[], float] = monotonic
@@ -61,11 +61,11 @@ class DoctorBudget:
 
 State: TypeAlias = Literal["no", "partly", "yes", "not asked"]
 _MAX_FAILURE = 200
-"""Characters."""
+"""Maximum characters of a failure in the report."""
 
 
 class ProbeReply(msgspec.Struct, frozen=True):
-    """A reply. `mode` is how tools were declared; `learned` are the facts that the gateway learned from refusals."""
+    """A reply. `mode` is how tools were declared; `learned` are the facts that refusals taught the gateway."""
 
     events: list[Event]
     status: int = 0
@@ -75,7 +75,7 @@ class ProbeReply(msgspec.Struct, frozen=True):
 
     @property
     def failed(self) -> ReplyFailed | None:
-        last = self.events[-1] if self.events else ReplyFailed("provider", "cut", "nothing was said")
+        last = self.events[-1] if self.events else ReplyFailed("provider", "cut", "the backend sent no reply")
         return last if isinstance(last, ReplyFailed) else None
 
     @property
@@ -91,7 +91,7 @@ class ProbeReply(msgspec.Struct, frozen=True):
 
     @property
     def fault(self) -> str:
-        """The failure on one line, "" for none."""
+        """The failure on one line. "" if there is none."""
         if self.failed is None:
             return ""
         text = collapse(self.failed.message, _MAX_FAILURE)
@@ -102,9 +102,9 @@ class ProbeReply(msgspec.Struct, frozen=True):
 Body: TypeAlias = dict[str, Any]
 
 MOST_TOKENS = 512
-"""Of a reply that is to call: room for some thoughts before."""
+"""Maximum tokens of a reply that should contain a call, with room for some reasoning before it."""
 FEW_TOKENS = 48
-"""Of a reply whose beginning is enough."""
+"""Maximum tokens of a reply whose beginning is enough."""
 COMMAND = "ls"
 OUTPUT = "README.md\nmain.py\n"
 SYSTEM = "You are a coding agent. You act with the tools that you have."
@@ -136,11 +136,11 @@ NAMED = {"type": "function", "function": {"name": "read_file"}}
 ANSWER: Body = {"messages": [user("Say: ready")], "max_tokens": FEW_TOKENS}
 
 
-# Clients: what each sends first, and behind a call of its shell.
+# The first request of each client, and the request after a call of its shell.
 
 
 def codex() -> tuple[Body, Body]:
-    """With its tools where tools are."""
+    """Return Codex's requests with tools in the field for tools."""
     tools: list[Body] = [
         {"type": "function", "name": "exec_command", "description": "Run a command.", "strict": False,
          "parameters": _SHELL},
@@ -157,7 +157,7 @@ def codex() -> tuple[Body, Body]:
 
 
 def codex_lite() -> tuple[Body, Body]:
-    """With its tools among the input items, as for its newest models."""
+    """Return Codex's requests with tools among the input items, as for its newest models."""
     tools = [
         {"type": "namespace", "name": "functions", "description": "What you can do.", "tools": [
             {"type": "custom", "name": "exec", "description": "Run JavaScript; await tools.exec_command({cmd: 'ls'}) "
@@ -244,7 +244,7 @@ def gemini() -> tuple[Body, Body]:
     call = {"id": "call_1", "name": "run_shell_command", "args": {"command": COMMAND}}
     output = {"id": "call_1", "name": "run_shell_command", "response": {"output": OUTPUT}}
     after_call: list[Body] = [
-        # What the client writes behind a call that came without a signature.
+        # The client writes this if a call came without a signature.
         {"role": "model", "parts": [{"functionCall": call, "thoughtSignature": "skip_thought_signature_validator"}]},
         {"role": "user", "parts": [{"functionResponse": output}]},
     ]
@@ -296,4 +296,4 @@ CLIENTS: Mapping[str, tuple[str, tuple[Body, Body]]] = {
     "Gemini CLI": ("gemini", gemini()),
     "Qwen Code": ("chat", qwen()),
 }
-"""By their names: the front, and the two requests."""
+"""Front and the two requests of each client, by the client's name."""

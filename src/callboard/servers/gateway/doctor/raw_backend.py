@@ -1,8 +1,7 @@
-"""Ask a backend on the Chat Completions wire without anything of the gateway's in between.
+"""Ask a backend on the Chat Completions wire directly, without the gateway.
 
-What is sent is what the backend gets, and what it answers is read as it is: here the doctor looks for what the gateway
-would mend on the way. Whatever comes is a `RawReply`: nothing raises but a spent budget, and no answer is read beyond
-`MAX_BYTES`.
+The backend gets exactly the request, and its answer is read unchanged: the doctor looks for faults that the gateway
+would repair. Every result is a `RawReply`: only a spent budget raises, and at most `MAX_BYTES` of an answer are read.
 """
 
 from __future__ import annotations
@@ -23,12 +22,12 @@ from callboard.servers.gateway.redaction import Redactor
 from callboard.text.display import collapse
 
 MAX_BYTES: Final = 256 * 1024
-"""Of one answer: hundreds of times what is asked for."""
+"""Maximum bytes of one answer, hundreds of times more than the requests ask for."""
 _EXCERPT: Final = 160
 
 
 def dig(value: Any, *path: str | int) -> Any:
-    """What stands at the path in a JSON value; None where the path leads nowhere."""
+    """Return the value at a path in a JSON value, or None if there is none."""
     for key in path:
         if isinstance(key, str):
             value = value.get(key) if isinstance(value, dict) else None
@@ -38,7 +37,7 @@ def dig(value: Any, *path: str | int) -> Any:
 
 
 class RawReply(msgspec.Struct, frozen=True):
-    """What came: a JSON object as `body`. `fault` says why it is no reply, if it is none."""
+    """An answer, with its JSON object as `body`. `fault` says why it is not a reply, "" if it is."""
 
     status: int = 0
     body: Mapping[str, Any] = {}
@@ -46,21 +45,21 @@ class RawReply(msgspec.Struct, frozen=True):
 
     @property
     def refusal(self) -> str:
-        """The status and the words of a refusal for what is in the request; "" for a reply, and for other failures."""
+        """Status and message if the backend refused the content of the request. "" for a reply or another failure."""
         return self.fault if self.status in STATUSES else ""
 
     @property
     def open_reason(self) -> str:
-        """Why nothing follows from it: no answer came, or the model had not said a word; "" where something may."""
+        """Why the reply proves nothing: no answer arrived, or the model was still reasoning. "" if neither."""
         if self.fault:
             return "" if self.refusal else self.fault
         text = self.text.strip()
         is_thought = self.finish_reason == "length" and not self.calls and (not text or text.startswith("<think"))
-        return "the reply was cut within a thought" if is_thought else ""
+        return "the reply was cut during reasoning" if is_thought else ""
 
     @property
     def is_answer(self) -> bool:
-        """The backend took the request, or refused what is in it: it is not busy, slow or broken."""
+        """True if the backend accepted the request or refused its content. It was not busy, slow or broken."""
         return not self.fault or (self.status in STATUSES and self.status < 500)
 
     @property
@@ -70,7 +69,7 @@ class RawReply(msgspec.Struct, frozen=True):
 
     @property
     def calls(self) -> list[str]:
-        """The names of the calls in the wire's field."""
+        """Names of the calls in the wire's field."""
         calls = _list(dig(self.body, "choices", 0, "message", "tool_calls"))
         names = [dig(each, "function", "name") for each in calls]
         return [name for name in names if isinstance(name, str) and name]
@@ -82,13 +81,13 @@ class RawReply(msgspec.Struct, frozen=True):
 
     @property
     def prompt_tokens(self) -> int | None:
-        """As the backend counts them; None where it does not."""
+        """Tokens of the prompt, as the backend counts them. None if it does not."""
         count = dig(self.body, "usage", "prompt_tokens")
         return count if isinstance(count, int) and not isinstance(count, bool) and count > 0 else None
 
     @property
     def first_tokens(self) -> list[str]:
-        """The likeliest first tokens, of those that have a log-probability."""
+        """The most likely first tokens that have a log-probability."""
         tokens = _list(dig(self.body, "choices", 0, "logprobs", "content", 0, "top_logprobs"))
         pairs = [(dig(each, "token"), dig(each, "logprob")) for each in tokens]
         return [
@@ -99,10 +98,9 @@ class RawReply(msgspec.Struct, frozen=True):
 
 
 class RawBackend:
-    """A backend, asked at `url` with these headers for one model.
+    """A backend at `url`, asked with these headers for one model.
 
-    Each request is counted by the budget. What servers write of a fault is read without the redactor's secrets: some
-    repeat the key.
+    The budget counts each request. The redactor masks secrets in messages of servers, because some repeat the key.
     """
 
     def __init__(
@@ -123,10 +121,10 @@ class RawBackend:
         self._redactor = redactor or Redactor()
         self._sampling: dict[str, Any] = {"temperature": 0}
         self.renamed_fields: dict[str, str] = {}
-        """Fields of the body that this backend calls otherwise."""
+        """This backend's own names for fields of the body."""
 
     async def ask(self, body: Body) -> RawReply:
-        """The reply to the body. Raises BudgetSpent."""
+        """Return the reply to the body. Raises BudgetSpent."""
         reply = await self._send(body)
         if self._sampling and reply.status == 400 and "temperature" in reply.fault:
             self._sampling = {}
@@ -158,7 +156,7 @@ class RawBackend:
             words = next((each for each in texts if isinstance(each, str) and each), _text_of(content))
             return RawReply(response.status, fault=f"{response.status}: {self._excerpt(words)}")
         if not isinstance(body, dict):
-            return RawReply(response.status, fault=f"no JSON object: {self._excerpt(_text_of(content))}")
+            return RawReply(response.status, fault=f"not a JSON object: {self._excerpt(_text_of(content))}")
         return RawReply(response.status, body)
 
     def _excerpt(self, words: str) -> str:

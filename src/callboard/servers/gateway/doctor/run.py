@@ -1,11 +1,11 @@
-"""Examine a backend as clients would use it, and by itself.
+"""Examine a backend through the gateway, as clients would use it, and directly.
 
-Whether the backend answers is asked first. The other questions form two groups. `clients` sends what the clients
-themselves send, through the gateway, which learns facts from refusals; `backend` asks the backend without the gateway,
-which would repair on the way what is looked for.
+The first check is whether the backend answers. The other checks form two groups. `clients` sends the clients' own
+requests through the gateway, which learns facts from refusals. `backend` asks the backend without the gateway, which
+would repair the faults that these checks look for.
 
-Laws: a flag is named only if it was tried and cured the fault. What the time does not suffice for is reported as not
-asked, and nothing follows from it.
+Laws: a flag is named only if it was tried and cured the fault. Checks for which there is no time are reported as not
+asked, and prove nothing.
 """
 
 from __future__ import annotations
@@ -41,18 +41,18 @@ Ended: TypeAlias = Callable[["ReportRow"], None]
 Group: TypeAlias = Literal["clients", "backend"]
 GROUPS: Final[tuple[Group, ...]] = ("clients", "backend")
 FACTS_FIRST: Final[tuple[Group, ...]] = ("backend", "clients")
-"""The groups in the order of what facts follow from them, for the time may not suffice for all."""
+"""The groups, with the more productive one first, because the time may not be enough for both."""
 _IN_PROMPT: Final[Mapping[str, Any]] = {"mode": "validated"}
-"""Fact that may cure a client whose model does not call."""
+"""The fact that may help a client whose model does not call."""
 _MANY_FAILURES: Final = 1_000_000
-"""Failures after which the backend is no longer asked: here they are what is looked for."""
+"""A failure threshold that is never reached: the breaker must not hide failures from the doctor."""
 _MAX_REPLY: Final = 100_000
-"""Characters and events of one reply; a few hundred tokens are asked for."""
+"""Maximum characters and events of one reply. The requests ask for a few hundred tokens."""
 _CONNECT_SECONDS: Final = 5.0
 
 
 class ReportRow(msgspec.Struct, frozen=True):
-    """One line of the report. `fix` is the flag of `callboard serve` that cures it, `dropped` what does not arrive."""
+    """One line of the report. `fix` is a flag of `callboard serve` that helps, `dropped` names what does not arrive."""
 
     name: str
     state: State
@@ -62,11 +62,11 @@ class ReportRow(msgspec.Struct, frozen=True):
 
 
 class DoctorReport(msgspec.Struct, frozen=True):
-    """`flags` are all that some client needs; with none of them every client `works`, or cannot be made to.
+    """The result of an examination. `flags` are enough for each client that works, or that flags can make work.
 
-    `facts` are what was found out of the model, as a profile: what cured a fault, what the gateway learned by itself,
-    and what the `backend` did; `evidence` says of each what showed it. `asked_facts` are those that questions were
-    asked about, whatever came of them. `version` is what the backend says of its own.
+    `facts` are the facts about the model, as a profile: the cure of a fault, the gateway's learned facts, and the
+    results of the group `backend`. `evidence` has a sentence for each fact. `asked_facts` are the facts that were
+    checked, with or without a result. `version` is the version that the backend reports.
     """
 
     model: str
@@ -93,16 +93,16 @@ async def examine(
     groups: Sequence[Group] = GROUPS,
     budget: DoctorBudget | None = None,
 ) -> DoctorReport:
-    """Ask a backend what clients would ask, and what it does by itself.
+    """Send a backend the requests of clients, and check its own features.
 
     Args:
         settings: The backend.
-        model: The model; "" is the first that it lists.
-        started: Called before each question.
-        ended: Called after each answer.
-        quick: Ask only whether it answers, and what the clients themselves ask: enough to know who can work.
-        groups: What is asked behind the first question, in this order.
-        budget: How long and how often it is asked.
+        model: The model. "" chooses the first one that the backend lists.
+        started: Called before each check.
+        ended: Called after each check.
+        quick: Check only whether it answers and which clients can work.
+        groups: The checks after the first one, in this order.
+        budget: Maximum time and requests.
 
     Raises:
         CallerError: No model is known.
@@ -111,14 +111,14 @@ async def examine(
         model = model or next(iter(await gateway.models()), "")
         if not model:
             raise CallerError(
-                "which model? the backend lists none", path=settings.url, hint="does it run? else say --model NAME"
+                "name a model: the backend lists none", path=settings.url, hint="is it running? if so, use --model NAME"
             )
         examination = _Examination(settings, model, gateway, budget or DoctorBudget(), started, ended)
         return await examination.run(quick=quick, groups=groups)
 
 
 class _Examination:
-    def __init__(  # noqa: PLR0917  # those of `examine`
+    def __init__(  # noqa: PLR0917  # the arguments of `examine`
         self,
         settings: BackendSettings,
         model: str,
@@ -139,7 +139,7 @@ class _Examination:
         self._facts: dict[str, Any] = {}
         self._evidence: dict[str, str] = {}
         self._itself_facts: dict[str, Any] = {}
-        """What the backend itself has shown goes before what the gateway has."""
+        """Facts from checks of the backend itself. They override the gateway's facts."""
         self._asked_facts: set[str] = set()
         self._version = ""
         self._step = 0
@@ -166,7 +166,7 @@ class _Examination:
         )
 
     async def _add(self, rows: list[ReportRow], name: str, examine_one: Callable[[], Awaitable[ReportRow]]) -> None:
-        """Add the row of one question, which is not asked once the budget is spent."""
+        """Add the row of one check, which is skipped if the budget is used up."""
         self._step += 1
         row = ReportRow(name, "not asked", self._budget.reason)
         if not self._budget.is_spent:
@@ -184,7 +184,7 @@ class _Examination:
     def _add_learned(self, reply: ProbeReply, name: str) -> None:
         self._facts |= reply.learned
         for fact in reply.learned:
-            self._evidence.setdefault(fact, f"{name}: a request was refused without it and taken with it")
+            self._evidence.setdefault(fact, f"{name}: a request was refused without it and accepted with it")
 
     async def _examine_answer(self) -> ReportRow:
         reply = await self._send_with(self._settings, "chat", probes.ANSWER)
@@ -198,7 +198,7 @@ class _Examination:
             self._asked_facts |= {fact for lesson in LESSONS for fact in lesson.facts}
 
     async def _examine_client(self, name: str, front: str, bodies: tuple[probes.Body, probes.Body]) -> ReportRow:
-        """A client's two requests, and again with the tools in the prompt if they fail."""
+        """Send a client's two requests. If they fail, try again with the tools in the prompt."""
         row = await self._run_client(self._settings, name, front, bodies)
         settings = replace(self._settings, **_IN_PROMPT)
         if row.state == "yes" or settings == self._settings:
@@ -212,18 +212,18 @@ class _Examination:
         return row
 
     async def _examine_backend(self) -> None:
-        """The backend without the gateway."""
+        """Run the checks without the gateway."""
         if self._settings.wire != "chat":
-            row = ReportRow("the backend itself", "not asked", "these questions are of the wire chat")
+            row = ReportRow("the backend itself", "not asked", "these checks need the wire chat")
             self._add_row(row, self._rows)
             return
         backend = self._gateway.backends[0]
         name = backend.correct_name(self._model)
         model = backend.model(name)
-        if not isinstance(model, HttpModel):  # a plug-in's, say
+        if not isinstance(model, HttpModel):  # such as a plugin's model
             return
         headers = {**model.headers, **backend.headers("")}
-        # Once again where a server closes a connection that was kept alive.
+        # Retry once if a server closes a connection that was kept alive.
         transport = Transport(connect_timeout=_CONNECT_SECONDS, retries=1, statuses=())
         try:
             info = await read_backend_info(transport, model.base_url, headers, name)
@@ -245,7 +245,7 @@ class _Examination:
                 break
         conclusion = check.read(replies, subject)
         if conclusion.facts and any(reply.status >= 500 for reply in replies):
-            # A server that has broken down refuses everything, and that shows nothing.
+            # A server that is down refuses everything, which proves nothing.
             control = await raw.ask(CONTROL)
             conclusion = Conclusion("no", f"the backend fails: {control.fault}") if control.fault else conclusion
         if all(reply.is_answer for reply in replies):
@@ -260,7 +260,7 @@ class _Examination:
     ) -> ReportRow:
         first = await self._send_with(settings, front, bodies[0])
         if first.failed is None and not first.calls:
-            first = await self._send_with(settings, front, bodies[0])  # a model may have a bad moment
+            first = await self._send_with(settings, front, bodies[0])  # a second chance: sampling varies
         continued = first if first.failed else await self._send_with(settings, front, bodies[1])
         dropped = tuple(dict.fromkeys([*first.dropped, *continued.dropped]))
         if continued.failed:
@@ -296,7 +296,7 @@ async def _gateway(settings: BackendSettings) -> AsyncGenerator[Gateway]:
 
 
 async def _send(gateway: Gateway, model: str, front: str, body: probes.Body) -> ProbeReply:
-    """One request, through all that a client's goes through but the socket."""
+    """Send one request through everything that a client's request passes, except the socket."""
     try:
         exchange = await gateway.exchange(ReplyRequest(front=FRONTENDS[front], body={**body, "model": model}))
     except HttpError as refusal:
@@ -314,7 +314,7 @@ async def _send(gateway: Gateway, model: str, front: str, body: probes.Body) -> 
             events += batch
             size += sum([1 + len(getattr(event, "text", "")) for event in batch])
             if size > _MAX_REPLY:
-                return ProbeReply([ReplyFailed("provider", "too_large", "its reply does not end where it was to")])
+                return ProbeReply([ReplyFailed("provider", "too_large", "its reply does not end at the token limit")])
     encoder.finish()
     record = exchange.record
     mode = backend.model(name, record.owner).plan.mode.name
