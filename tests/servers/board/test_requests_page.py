@@ -190,7 +190,7 @@ async def test_a_clients_key_is_not_there_to_ask_again_with(on_gateway):
         path = links(await visitor.get("/requests"))[0]
         (status, _, text), page = await visitor.post(f"{path}/again"), await visitor.get(path)
     assert status == 409
-    assert "those are not kept" in text
+    assert "which are not stored" in text
     assert "sk-client" not in page + text
 
 

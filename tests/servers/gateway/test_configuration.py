@@ -90,12 +90,12 @@ def test_no_flag_and_no_file():
     ("text", "said"),
     [
         ("hartbeat = 5\n", ["gateway.toml:1: hartbeat", "did you mean 'heartbeat'"]),
-        ("\nheartbeat = 'soon'\n", ["gateway.toml:2: heartbeat", "float"]),
+        ("\nheartbeat = 'soon'\n", ["gateway.toml:2: heartbeat", "not a number"]),
         (
             "[[backends]]\nurl = 'http://a'\n\n[[backends]]\nurl = 'http://x'\nwieght = 3\n",
             ["gateway.toml:6: backends[1].wieght", "did you mean 'weight'"],
         ),
-        ("[[backends]]\nurl = 5\n", ["gateway.toml:2: backends[0].url", "str"]),
+        ("[[backends]]\nurl = 5\n", ["gateway.toml:2: backends[0].url", "not a text"]),
         ("backends = 3\n", ["gateway.toml:1: backends"]),
         ("backends = 'http://x'\n", ["gateway.toml:1: backends"]),
         ("[limits]\nbodies = 1\n", ["gateway.toml:2: limits.bodies", "did you mean 'body'"]),
