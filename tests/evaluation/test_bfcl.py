@@ -90,7 +90,7 @@ def test_restraint_needs_no_answers_and_relevance_takes_any_call():
         ([question(functions=[{**FUNCTION, "name": "other"}])], r"file\.json:1.*not declared"),
         ([question("simple_python_1")], r"file\.json:1.*accepted answer"),
         ([question(functions=[{**FUNCTION, "parameters": {"type": "blob"}}])], r"file\.json:1.*type 'blob'"),
-        ([question(functions=[{**FUNCTION, "parameters": {"items": []}}])], r"file\.json:1.*no object"),
+        ([question(functions=[{**FUNCTION, "parameters": {"items": []}}])], r"file\.json:1.*not an object"),
     ],
 )
 def test_what_is_not_as_bfcl_writes_it_is_refused_by_its_line(lines, message):

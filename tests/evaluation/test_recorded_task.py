@@ -136,8 +136,8 @@ def test_who_knows_better_says_what_is_expected():
         (lambda: decode_recording(b"[1]"), "not a JSON object"),
         (lambda: decode_recording(b"{"), "not JSON"),
         (lambda: make_task(TALK, turn=9), "no turn 9"),
-        (lambda: decode_expected(["weather()"]), "no call"),
-        (lambda: make_task(Recording((user("x"), InvocationCanister("c", "f", None, "{")))), "no JSON object"),
+        (lambda: decode_expected(["weather()"]), "not a call"),
+        (lambda: make_task(Recording((user("x"), InvocationCanister("c", "f", None, "{")))), "not a JSON object"),
     ],
 )
 def test_a_mistake_is_refused(action, message):

@@ -82,7 +82,7 @@ def test_a_failure_is_in_no_figure():
     (plain,) = report.variants
     assert (plain.solved, plain.total, plain.failures) == (1, 1, 1)
     text = format_report(report)
-    assert "without an answer, and in no figure:\nt1 (default): refused" in text
+    assert "not answered, and not counted:\nt1 (default): refused" in text
     assert "\x1b" not in text
     assert report.choice is None
 

@@ -222,7 +222,7 @@ def test_a_run_that_was_killed_goes_on(tmp_path):
 def test_answers_that_cannot_be_kept_end_the_run_once(tmp_path, caplog):
     (tmp_path / "answers").write_text("a file where the folder should be")
     tasks = [task(f"t{at}") for at in range(8)]
-    with pytest.raises(CallerError, match="make room there"):
+    with pytest.raises(CallerError, match="free some space"):
         collect([ROME] * 8, tasks, tmp_path / "answers/m.jsonl", fresh=True, concurrency=4)
     gc.collect()
     assert not caplog.records

@@ -34,7 +34,7 @@ def test_a_sample_is_the_same_on_every_machine():
 
 
 def test_more_tasks_than_there_are_is_an_error():
-    with pytest.raises(CallerError, match=r"51 tasks of none were asked for, and there are 50.*(\s|.)*none, simple"):
+    with pytest.raises(CallerError, match=r"51 tasks of none were requested, but there are 50.*(\s|.)*none, simple"):
         sample(TASKS, {"none": 51}, 7)
     with pytest.raises(CallerError, match="there are 0"):
         sample(TASKS, {"unheard": 1}, 7)

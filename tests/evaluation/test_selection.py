@@ -77,5 +77,5 @@ def test_two_tasks_of_one_name_are_refused():
 
 
 def test_a_number_of_tasks_is_a_number():
-    with pytest.raises(CallerError, match="no number"):
+    with pytest.raises(CallerError, match="not a number"):
         read_categories(["simple:many"])

@@ -225,9 +225,7 @@ async def test_a_function_replies():
 def test_what_is_no_reply():
     with pytest.raises(CallerError) as caught:
         FakeBackend(["hi", *HELLO])
-    assert str(caught.value) == (
-        "replies[1]: ReplyStarted is not a reply; the events of a reply are a list of their own"
-    )
+    assert str(caught.value) == ("replies[1]: ReplyStarted is not a reply; put the events of a reply into a list")
 
 
 async def test_events_without_an_end_are_an_error_that_says_so():

@@ -1,4 +1,4 @@
-"""Measures how well a model calls tools: tasks, where they come from, and what solves them."""
+"""Measure how well a model calls tools: tasks, their sources, and the check of answers."""
 
 from callboard.evaluation.bfcl import load_bfcl, load_when2call
 from callboard.evaluation.check import check_step

@@ -1,19 +1,19 @@
-"""Read the tasks of the Berkeley Function Calling Leaderboard (BFCL), those of one turn.
+"""Read the single-turn tasks of the Berkeley Function Calling Leaderboard (BFCL), and the tasks of When2Call.
 
-A category is a file of questions (`BFCL_v4_simple_python.json`) and, unless no call is wanted, one of the accepted
-answers (`possible_answer/…` of the same name): a JSON object a line, joined by `id`. What is changed: Python's names of
-types become JSON Schema's (`dict` is an object, `float` a number, `tuple` an array, `any` no type at all); the dots in
-a tool's name become underscores, as in the official handlers, because no provider takes them. Descriptions stay as
-they are: the official runner adds "Note that the provided function is in Python 3 syntax." to each.
+A category of BFCL is a file of questions (`BFCL_v4_simple_python.json`) and, if calls are expected, a file of accepted
+answers (`possible_answer/…` of the same name). Both have one JSON object per line, joined by `id`. Python's names of
+types become JSON Schema's: `dict` is an object, `float` a number, `tuple` an array, `any` no type. Dots in a tool's
+name become underscores, as in the official handlers, because no provider accepts dots. Descriptions stay unchanged. The
+official runner adds "Note that the provided function is in Python 3 syntax." to each.
 
-The tasks of When2Call (NVIDIA) ask whether to call a tool at all. Its four right answers are a call, a direct answer, a
-question for what is missing, and that it cannot be done. A call was right: then at least one has to be made, of any
-declared tool. One of the others was right: then none may be; which of the three a text is, is not judged here. The files
-are in https://github.com/NVIDIA/When2Call under `data/test` (licence CC BY 4.0), and in no package. Each tool is a text
-with JSON as BFCL writes it. Tasks without tools are left out: no call could be made there.
+The tasks of When2Call (NVIDIA) ask whether to call a tool at all. Their right answers are a call, a direct answer, a
+question for missing facts, and that the task cannot be done. If a call is right, the model has to make at least one, of
+any declared tool. Otherwise it may make none; the kind of the text is not judged. The files are in
+https://github.com/NVIDIA/When2Call under `data/test` (licence CC BY 4.0), and in no package. Tools have BFCL's format.
+Tasks without tools are skipped, because a call is impossible.
 
-Law: a file is hostile; its size, its lines and the depth of its schemas are bounded, and what it does not say as BFCL
-does is refused by its file and line.
+Law: files are not trusted. Their size, their lines and the depth of their schemas are limited. A line in another format
+is refused, and the error names the file and the line.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from callboard.evaluation.task import LINE, ExpectedCall, Step, Task
 
 WHEN2CALL: Final = "when2call"
 FILES: Final = ("when2call_test_llm_judge.jsonl", "when2call_test_mcq.jsonl")
-"""300 of the tasks, and all of them."""
+"""Files with 300 of the tasks, and with all tasks."""
 
 
 class _When2CallRow(msgspec.Struct, frozen=True):
@@ -46,10 +46,10 @@ _rows: msgspec.json.Decoder[_When2CallRow] = msgspec.json.Decoder(_When2CallRow)
 
 
 def load_when2call(path: Path) -> list[Task]:
-    """The tasks of a file, or of the first known one in a directory; a task's category is its right answer.
+    """Return the tasks of a file, or of the first known file in a directory. A task's category is its right answer.
 
     Raises:
-        CallerError: There is no such file, or a line is not as When2Call's are.
+        CallerError: There is no such file, or a line is not in When2Call's format.
     """
     files = [path, *(path / name for name in FILES)]
     file = next((file for file in files if file.is_file()), None)
@@ -60,7 +60,7 @@ def load_when2call(path: Path) -> list[Task]:
 
 
 def decode_when2call(lines: Iterable[bytes], *, path: str = "") -> Iterator[Task]:
-    """The tasks of a file's lines. Raises CallerError that names `path` and the line."""
+    """Yield the tasks of a file's lines. Raises CallerError with `path` and the line."""
     for number, row in enumerate(decode_lines(_rows, lines, path), 1):
         location = f"{path}:{number}"
         tools = tuple(decode_tool(tool, location) for tool in row.tools)
@@ -83,16 +83,16 @@ CATEGORIES: Final = (
     "live_irrelevance",
     "live_relevance",
 )
-"""What can be read; the live ones came from users."""
+"""Categories that can be read. The live categories came from users."""
 REFUSED: Final[Mapping[str, str]] = {
     "simple_java": "its values are Java source text, not JSON",
     "simple_javascript": "its values are JavaScript source text, not JSON",
     "multi_turn": "its answers are the states of simulated programs, which would have to be run",
     "memory": "its answers are the states of simulated programs, which would have to be run",
     "web_search": "its tools search the web",
-    "format_sensitivity": "its tasks are those of other categories in other prompts",
+    "format_sensitivity": "it has the tasks of other categories with other prompts",
 }
-"""The other categories, by the beginnings of their names, and why each is refused."""
+"""Reasons why the other categories are refused, by prefixes of their names."""
 _Row = TypeVar("_Row")
 _SIZE: Final = 64 * 1024 * 1024
 _DEPTH: Final = 32
@@ -109,7 +109,7 @@ _TYPES: Final[Mapping[str, str]] = {
     "any": "",
 }
 _NO_KEYWORDS: Final = frozenset({"optional", "response"})
-"""What stands in BFCL's schemas and means nothing in JSON Schema."""
+"""Keywords of BFCL's schemas that JSON Schema does not have."""
 _CANISTERS: Final = {"system": SupervisorCanister, "user": UserCanister, "assistant": AssistantCanister}
 
 
@@ -141,14 +141,14 @@ _answers: msgspec.json.Decoder[_Answer] = msgspec.json.Decoder(_Answer)
 
 
 def load_bfcl(directory: Path, categories: Sequence[str] = CATEGORIES) -> list[Task]:
-    """The tasks of the categories, in the order of the files.
+    """Return the tasks of the categories, in the order of the files.
 
     Args:
         directory: BFCL's `data`, with the files of questions and the folder `possible_answer`.
         categories: Names such as `simple_python`.
 
     Raises:
-        CallerError: A category is none, a file is missing, or a line is not as BFCL's are.
+        CallerError: A category cannot be read, a file is missing, or a line is not in BFCL's format.
     """
     tasks: list[Task] = []
     for category in categories:
@@ -160,7 +160,7 @@ def load_bfcl(directory: Path, categories: Sequence[str] = CATEGORIES) -> list[T
 
 
 def check_category(category: str) -> None:
-    """Raises CallerError, with the reason, for a category that cannot be read."""
+    """Raise CallerError, with the reason, if a category cannot be read."""
     if category in CATEGORIES:
         return
     reason = next((why for begin, why in REFUSED.items() if category.startswith(begin)), "BFCL has no such category")
@@ -168,14 +168,14 @@ def check_category(category: str) -> None:
 
 
 def has_answers(category: str) -> bool:
-    """Whether a file of accepted answers belongs to the category: not where only a call as such is judged."""
+    """Return whether the category has a file of accepted answers. It has none if only the presence of a call counts."""
     return not category.endswith(("irrelevance", "relevance"))
 
 
 def decode_bfcl(
     category: str, questions: Iterable[bytes], answers: Iterable[bytes] = (), *, path: str = ""
 ) -> Iterator[Task]:
-    """The tasks of a category's lines. Raises CallerError that names `path` and the line."""
+    """Yield the tasks of a category's lines. Raises CallerError with `path` and the line."""
     known = {answer.id: answer for answer in decode_lines(_answers, answers, f"possible_answer/{path}")}
     for number, question in enumerate(decode_lines(_questions, questions, path), 1):
         yield _task(category, question, known.get(question.id), f"{path}:{number}")
@@ -207,7 +207,7 @@ def _canister(message: _Message, path: str) -> Canister:
 
 
 def decode_tool(function: str, path: str) -> ToolDeclaration:
-    """The tool that one of BFCL's functions is, given as JSON. Raises CallerError that names `path`."""
+    """Return the declaration of a function of BFCL, from its JSON. Raises CallerError with `path`."""
     return _tool(next(decode_lines(_functions, [function.encode()], path)), path)
 
 
@@ -221,9 +221,9 @@ def _name(name: str) -> str:
 
 
 def _schema(described: Any, path: str, depth: int = 0) -> dict[str, Any]:
-    """JSON Schema of one of BFCL's."""
+    """Return the JSON Schema of a schema of BFCL."""
     if not isinstance(described, dict) or depth > _DEPTH:
-        raise CallerError("a schema is no object, or too deep", path=path)
+        raise CallerError("a schema is not an object, or too deep", path=path)
     schema = {key: value for key, value in described.items() if key not in _NO_KEYWORDS}
     kind = schema.pop("type", "any")
     if not isinstance(kind, str) or kind not in _TYPES:
@@ -238,7 +238,7 @@ def _schema(described: Any, path: str, depth: int = 0) -> dict[str, Any]:
 
 
 def find_categories(directory: Path) -> list[str]:
-    """The categories that the directory has files of questions of."""
+    """Return the categories that have a file of questions in the directory."""
     return [category for category in CATEGORIES if _files(directory, category)]
 
 
@@ -250,21 +250,21 @@ def _file(directory: Path, category: str) -> Path:
 
 
 def _files(directory: Path, category: str) -> list[Path]:
-    """The category's file in each version of BFCL; `irrelevance` is also how `live_irrelevance` ends."""
+    """Return the category's files, one for each version of BFCL, the newest last."""
     name = re.compile(rf"BFCL_v\d+_{category}\.json")
     files = [file for file in directory.glob("BFCL_v*.json") if name.fullmatch(file.name)]
     return sorted(files, key=lambda file: (len(file.name), file.name))  # version 10 after version 4
 
 
 def read_lines(file: Path) -> list[bytes]:
-    """The lines of a file that are not empty. Raises CallerError for a file that is too large."""
+    """Return the non-empty lines of a file. Raises CallerError if the file is too large."""
     if file.stat().st_size > _SIZE:
         raise CallerError("the file is too large", path=str(file), hint=f"at most {_SIZE} bytes")
     return [line for line in file.read_bytes().splitlines() if line.strip()]
 
 
 def decode_lines(decoder: msgspec.json.Decoder[_Row], lines: Iterable[bytes], path: str) -> Iterator[_Row]:
-    """What each line is. Raises CallerError that names `path` and the line."""
+    """Yield the decoded lines. Raises CallerError with `path` and the line."""
     for number, line in enumerate(lines, 1):
         location = f"{path}:{number}"
         if len(line) > LINE:

@@ -1,15 +1,15 @@
-"""Judge what a model did at a step: solved, or missed under one of eleven labels.
+"""Judge the reply of a model at a step: solved, or missed under one of eleven labels.
 
-The order of the questions is the diagnosis: was a call wanted at all, was the reply cut, is there a call, can its
-arguments be read, are there as many as were wanted, is each the right one; then, does the text say what it should.
+The first failed check decides the label. The checks ask: is a call expected, was the reply cut, is there a call, can its
+arguments be read, is the number of calls right, is each call right? Then they check the text.
 
-A call is compared by the rules of BFCL's official checker (bfcl-eval, `ast_checker`), which are kept even where others
-could be thought of, so that figures can be compared: the name is exact; every required argument is there; every argument
-is declared and expected; a value has the declared type, or that of the first accepted value; a whole number is taken for
-a fraction where the type is `number`; texts are compared without case, spaces and some punctuation.
+Calls are compared by the rules of BFCL's official checker (bfcl-eval, `ast_checker`), so that results are comparable.
+The name is exact. Every required argument is present. Every argument is declared and expected. A value has the declared
+type, or the type of the first accepted value. An integer is accepted for a `number`. Texts are compared without case,
+spaces and some punctuation.
 
-Law: the judgement follows from the step and the attempt alone. Yes and no agree with the official checker on every answer
-to every task of one turn (`bench/bfcl.py` asks it); what is stricter here is said in docs/evaluation.md.
+Law: the judgement depends only on the step and the attempt. It agrees with the official checker on every answer to every
+single-turn task (see `bench/bfcl.py`). docs/evaluation.md lists stricter rules.
 """
 
 from __future__ import annotations
@@ -38,40 +38,40 @@ _TYPES: Final[Mapping[str, type]] = {
     "object": dict,
 }
 _UNTYPED: Final = str
-"""What a schema without a type is taken for; other values are right where the first accepted one is of their type."""
+"""Type of a schema without a type. Values of other types are right if the first accepted value has their type."""
 _IGNORED: Final = re.compile(r"[ ,./\-_*^]")
 _ESCAPE: Final = re.compile(r"\\+(.)", re.DOTALL)
 _ESCAPED: Final = {"n": "\n", "t": "\t", "r": "\r"}
 _WRAPPED: Final = "\"'`"
 _EXCERPT: Final = 80
-"""Characters of a value that are repeated in a reason."""
+"""Maximum characters of a value in a reason."""
 
 
 class Mismatch(msgspec.Struct, frozen=True):
-    """What is wrong with a call: the label, and a sentence."""
+    """A label and a sentence that describe an error."""
 
     label: Label
     why: str
 
 
 def match_call(call: InvocationCanister, expected: ExpectedCall, tool: ToolDeclaration) -> Mismatch | None:
-    """The first thing that is wrong with the call, or None. `tool` is the declaration of the expected one."""
+    """Return the first error of the call, or None. `tool` is the declaration of the expected tool."""
     if call.arguments is None:
         return explain_malformed(call)
     if call.name != expected.name:
         return Mismatch("wrong_tool", f"{expected.name} was to be called, not {_excerpt(call.name)}")
     try:
         return next(_mismatches(call.arguments, expected, tool.schema), None)
-    except (RecursionError, OverflowError, ValueError):  # a number can be too large to be a fraction, or to be shown
+    except (RecursionError, OverflowError, ValueError):  # a number can be too large for a float, or for the message
         return Mismatch(
             "schema_violation", f"the arguments of {expected.name} are too large or too deep to be compared"
         )
 
 
 def explain_malformed(call: InvocationCanister) -> Mismatch:
-    """That a call's arguments are no JSON object."""
+    """Return the error of a call whose arguments are not a JSON object."""
     return Mismatch(
-        "malformed_json", f"the arguments of {_excerpt(call.name)} are no JSON object: {_excerpt(call.raw)}"
+        "malformed_json", f"the arguments of {_excerpt(call.name)} are not a JSON object: {_excerpt(call.raw)}"
     )
 
 
@@ -100,7 +100,7 @@ def _is_accepted(value: Any, accepted: Sequence[Any], schema: Any) -> bool:
         value = float(value)
     first = _first_type(accepted)
     if type(value) is not kind:
-        # Another type than the declared one is right where the task's own values have it.
+        # A type other than the declared type is right if the task's own values have it.
         return type(value) is first and value in accepted
     if isinstance(value, list) and inner is not None and not any(_is_list_of(value, one, inner) for one in accepted):
         return False
@@ -130,7 +130,7 @@ def _first_type(accepted: Sequence[Any]) -> type | None:
 
 
 def _is_list_of(value: list[Any], accepted: Any, inner: type) -> bool:
-    """Whether each item has the declared type, or that of the first accepted item."""
+    """Return whether each item has the declared type, or the type of the first accepted item."""
     if type(accepted) is not list:
         return True
     first = _first_type(accepted)
@@ -181,7 +181,7 @@ def _fold(value: Any) -> Any:
 
 
 def _explain(name: str, value: Any, expected: ExpectedCall, schema: Mapping[str, Any]) -> Mismatch:
-    """Under which label a value is wrong."""
+    """Return the label and the reason for a wrong value."""
     accepted = expected.arguments[name]
     compare = _comparison(name, expected)
     options = [option for option in accepted if option != ""][:3]
@@ -198,7 +198,7 @@ def _comparison(name: str, expected: ExpectedCall) -> Callable[[Any, Sequence[An
 
 
 def _unescape(value: Any) -> Any:
-    """A value whose texts have no escapes, entities and quotes around them: the same for texts that differ in these."""
+    """Return the value with escapes, entities and enclosing quotes removed from its texts."""
     match value:
         case str():
             text = _ESCAPE.sub(lambda match: _ESCAPED.get(match[1], match[1]), html.unescape(value))
@@ -211,7 +211,7 @@ def _unescape(value: Any) -> Any:
 
 
 def _coerce(value: Any) -> Iterator[Any]:
-    """The same value in other types: 5 and 5.0 and "5" and [5]; in a list, each item so."""
+    """Yield the value in other types, such as 5, 5.0, "5" and [5], and a list with all items in another type."""
     match value:
         case str():
             yield from _decode(value)
@@ -244,32 +244,32 @@ def _excerpt(value: Any) -> str:
 
 
 def _encode(value: Any) -> str:
-    """JSON, also of halves of surrogate pairs and of numbers beyond 64 bits, which msgspec refuses."""
+    """Return the value as JSON. Unlike msgspec, accept lone surrogates and numbers beyond 64 bits."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
 _SOLVED: Final = Judgement(True)
 _THOUSANDS: Final = re.compile(r"(?<=\d),(?=\d{3}(?!\d))")
 _LENGTH: Final = 120
-"""Characters of a model's text that are repeated in a reason."""
+"""Maximum characters of a model's text in a reason."""
 _NEAREST: Final[tuple[Label, ...]] = ("malformed_json", "wrong_tool")
-"""Labels of calls that are farther from what was wanted than those with any other, the farthest first."""
+"""Labels of the calls that differ most from the expected call, the worst first."""
 
 
 def check_step(task: Task, step: Step, attempt: Attempt) -> Judgement:
-    """Whether the attempt solves the step of the task; if not, why."""
+    """Judge whether the attempt solves the step of the task."""
     if attempt.failure:
         return Judgement(False, "", f"the reply failed: {attempt.failure}")
     wrong = _compare(task.tools, step, attempt.calls) or _compare_answer(step, attempt.text)
     if wrong is None:
         return _SOLVED
     if attempt.ending == "length" and wrong.label != "should_not_have_called":
-        return Judgement(False, "truncation", f"the reply was cut at its greatest length; {wrong.why}")
+        return Judgement(False, "truncation", f"the reply was cut at its maximum length; {wrong.why}")
     return Judgement(False, wrong.label, wrong.why)
 
 
 def _compare(tools: Sequence[ToolDeclaration], step: Step, calls: Sequence[InvocationCanister]) -> Mismatch | None:
-    """The first thing that is wrong with the calls."""
+    """Return the first error of the calls."""
     least = 1 if step.any_call else len(step.expected)
     if least and not calls:
         return Mismatch("no_call", "a call was to be made, and none was")
@@ -289,7 +289,7 @@ def _compare(tools: Sequence[ToolDeclaration], step: Step, calls: Sequence[Invoc
 
 
 def _pair(tools: Sequence[ToolDeclaration], step: Step, calls: list[InvocationCanister]) -> Mismatch | None:
-    """Give each expected call the first of the others that is right, or say what is wrong with the nearest one."""
+    """Match each expected call with the first right call, or return the error of the nearest call."""
     for expected in step.expected:
         tool = _declaration(tools, expected)
         candidates = calls[:1] if step.ordered else calls
@@ -310,7 +310,7 @@ def _declaration(tools: Sequence[ToolDeclaration], expected: ExpectedCall) -> To
 
 
 def _compare_answer(step: Step, text: str) -> Mismatch | None:
-    """The first thing that the text does not say."""
+    """Return an error for the first expected fact that the text does not have."""
     folded = _THOUSANDS.sub("", text).casefold()
     for spellings in step.answer:
         if not any(_pattern(spelling).search(folded) for spelling in spellings):
@@ -321,6 +321,6 @@ def _compare_answer(step: Step, text: str) -> Mismatch | None:
 
 @lru_cache(maxsize=256)
 def _pattern(spelling: str) -> re.Pattern[str]:
-    """The spelling as whole words: 4 stands neither in 14 nor in 4.5."""
+    """Return the pattern of the spelling as whole words: 4 does not match 14 or 4.5."""
     plain = re.escape(_THOUSANDS.sub("", spelling).casefold())
     return re.compile(rf"(?<![a-z0-9])(?<!\d[.,]){plain}(?![a-z0-9])(?![.,]\d)")

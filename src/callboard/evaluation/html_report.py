@@ -1,7 +1,7 @@
 """A report as one page: tables, plots and every miss with its conversation.
 
-Laws: the page asks for nothing from elsewhere and runs no script, and its own policy forbids both; whatever a model or a
-task wrote is text in it. Every figure of a plot is in a table as well, so that nobody depends on seeing it.
+Laws: the page loads nothing and runs no script, and its own policy forbids both. Texts of models and tasks are escaped.
+Every figure of a plot is also in a table, so that readers who cannot see the plot have it.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from typing import Final
 from callboard.evaluation.report import LABELS, Report, VariantScore, describe_variant, format_figure, format_interval
 
 MAX_MISSES: Final = 2000
-"""Misses whose conversations a page holds."""
+"""Maximum misses on a page."""
 _FIGURE: Final = 12
-"""Characters of a figure such as `120 of 200`."""
+"""Maximum characters of a figure such as `120 of 200`."""
 _COLORS: Final = (
     "#4e79a7", "#f28e2b", "#e15759", "#76b7b2", "#59a14f", "#edc948", "#b07aa1", "#ff9da7", "#9c755f", "#8c8c8c", "#d37295",
 )  # fmt: skip
-"""One for each label, to be told apart on a light and on a dark page."""
+"""One color for each label, distinguishable on a light and on a dark page."""
 
 
 def render_html(report: Report, *, subtitle: str = "") -> str:
@@ -25,7 +25,7 @@ def render_html(report: Report, *, subtitle: str = "") -> str:
 
     Args:
         report: The report.
-        subtitle: What else a reader should know, such as the date and the command.
+        subtitle: Other facts for the reader, such as the date and the command.
     """
     from jinja2 import Environment, PackageLoader, StrictUndefined  # noqa: PLC0415  # an extra
 
@@ -59,7 +59,7 @@ def render_html(report: Report, *, subtitle: str = "") -> str:
 
 
 def _join_figure(cell: str) -> str:
-    """The cell with spaces that no line breaks at, if it is short: a figure stays on one line with its unit."""
+    """Replace the spaces of a short cell with no-break spaces, to keep a figure and its unit on one line."""
     return cell.replace(" ", "\N{NO-BREAK SPACE}") if len(cell) <= _FIGURE else cell
 
 
@@ -80,7 +80,7 @@ def _variant_row(score: VariantScore) -> tuple[str, ...]:
 
 
 def _parts_of(score: VariantScore) -> list[tuple[str, str, int]]:
-    """What became of its tasks: name, colour, count."""
+    """Return the parts of the variant's bar: label, color and number of tasks."""
     misses = [
         (label, color, score.labels[label])
         for label, color in zip(LABELS, _COLORS, strict=True)

@@ -1,7 +1,7 @@
-"""Make facts of a profile out of a comparison: which ones, and the sentence that says why.
+"""Choose the facts of a profile from a comparison, with a sentence of evidence.
 
-Laws: facts are written only of a variant that was asked every task, and the sentence has the figures that they stand on;
-none are written that only noise speaks for.
+Laws: facts come only from a variant that has answered every task, and the evidence has the figures. A win within noise
+writes no facts.
 """
 
 from __future__ import annotations
@@ -15,37 +15,37 @@ from callboard.evaluation.report import Report, VariantScore, format_interval
 
 
 class ChosenProfile(msgspec.Struct, frozen=True):
-    """The facts of the best variant, and the evidence that stands beside each of them in the settings."""
+    """The facts of the best variant, and the evidence for the settings."""
 
     facts: Mapping[str, Any]
     evidence: str
 
 
 def choose_profile(report: Report, mode: str, sample: str = "") -> ChosenProfile | None:
-    """Choose what to write.
+    """Choose the facts to write.
 
     Args:
         report: A comparison of variants.
-        mode: The mode of the model as it is asked without any variant. It is written where that one stays for its
-            speed, because the reason is worth reading then.
-        sample: How the tasks were chosen, for whoever must not report on those that a threshold was fitted on.
+        mode: The model's mode without any variant. It is written if this mode stays because of its speed, so that the
+            settings have the reason.
+        sample: How the tasks were chosen. Do not report on tasks that a threshold was fitted on.
 
     Returns:
-        The choice; with no facts where the model is best asked as it is, or nothing but noise speaks for others. None
-        where no comparison was completed.
+        The choice. It has no facts if the present profile is the best, or others win only within noise. None if no
+        comparison was completed.
     """
     choice = report.choice
     if choice is None:
         return None
     scores = {each.name: each for each in report.variants}
     best = scores[choice.name]
-    if not best.solved:  # the fastest of them would be chosen
+    if not best.solved:  # the fastest variant would win
         return ChosenProfile({}, f"no variant solved any of {report.planned} tasks")
     slower = [scores[name] for name in choice.slower]
     complete = [each for each in report.variants if each.total == report.planned and each is not best]
     rivals = [each.name for each in complete if not each.facts] or [each.name for each in complete]
     if best.facts and {*rivals} <= {*choice.tied}:
-        evidence = f"{best.name} beats {', '.join(rivals)} only within noise: {_describe(best)}; more tasks tell more"
+        evidence = f"{best.name} beats {', '.join(rivals)} only within noise: {_describe(best)}; try more tasks"
         return ChosenProfile({}, evidence)
     evidence = f"{_describe(best)}, the best of {len(report.variants)} variants on {report.planned} tasks"
     if best.fits_threshold:

@@ -1,10 +1,10 @@
-"""Make a task of what was recorded: a conversation, or a request with its reply.
+"""Make a task from a recorded conversation, or from a recorded request with its reply.
 
-The task has one step. What came before the chosen turn of the model stands before it, and the calls of that turn are what
-is expected; who knows better edits the line. A conversation on disk does not hold its tools: they are described by the
-calls that were made, unless they are given.
+The task has one step. Its conversation ends before the chosen turn of the model, and the calls of that turn are
+expected. You can edit the line afterwards. A conversation on disk has no tools. Tools that you do not declare are
+described from their calls.
 
-Law: the calls that a task was made of solve it, where their tools take them.
+Law: the recorded calls solve the task, if their tools accept them.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from callboard.wires import DecodeContext, get_wire
 
 SUITE: Final = "recorded"
 MAX_FILE: Final = 32 * 1024 * 1024
-"""Bytes of a recorded request."""
+"""Maximum bytes of a recorded request."""
 _LOOSE: Final = 60
-"""Characters of a text that is compared without case and punctuation; a longer one has to come to the letter."""
+"""Maximum characters of a text that is compared without case and punctuation. A longer text has to match exactly."""
 _REQUEST_KEYS: Final = ("request", "body")
 _REPLY_KEYS: Final = ("response", "reply")
 _MODEL: Final = (AssistantCanister, InvocationCanister)
@@ -47,22 +47,22 @@ _TYPES: Final[Mapping[type, str]] = {
 
 
 class Recording(msgspec.Struct, frozen=True):
-    """A conversation and the tools that were declared in it; none where that is not known."""
+    """A conversation and its declared tools, which are empty if they are not known."""
 
     canisters: tuple[Canister, ...]
     tools: tuple[ToolDeclaration, ...] = ()
 
 
 def decode_recording(data: bytes, *, wire: str = "", path: str = "") -> Recording:
-    """Read a request's body, alone or beside its reply.
+    """Read the body of a request, alone or with its reply.
 
     Args:
-        data: JSON: a body of one of our wires, or an object with it under `request` and the reply under `response`.
-        wire: The wire; by default the one that the body's keys are those of.
-        path: Named in errors.
+        data: JSON: a body of one of our wires, or an object with the body in `request` and the reply in `response`.
+        wire: The wire. By default it is guessed from the keys of the body.
+        path: Path for errors.
 
     Raises:
-        CallerError: It is neither, or too large.
+        CallerError: The data is in another format, or too large.
     """
     if len(data) > MAX_FILE:
         raise CallerError(f"{len(data)} bytes are too many", path=path, hint=f"at most {MAX_FILE}")
@@ -106,14 +106,14 @@ def make_task(
 
     Args:
         recording: The conversation.
-        expected: What is expected in place of the calls that were made; an empty one wants no call.
-        turn: Which turn of the model, counted from 1; by default the last one, and where the conversation does not end
-            with the model and `expected` is given, the turn that would come next.
+        expected: The expected calls instead of the recorded calls. An empty sequence expects no call.
+        turn: The number of the model's turn, from 1. The default is the last turn, or the next turn if the conversation
+            does not end with the model and `expected` is set.
         category: The task's category.
-        identifier: Its name; by default one of its contents.
+        identifier: The task's name. The default is a digest of the task.
 
     Raises:
-        CallerError: There is no such turn, or nothing is expected.
+        CallerError: There is no such turn, or no reply and no `expected`.
     """
     before, calls, next_turn = _split(recording.canisters, turn, has_expected=expected is not None)
     if expected is None and next_turn:
@@ -131,15 +131,15 @@ def make_task(
 
 
 def expect_call(call: InvocationCanister) -> ExpectedCall:
-    """What expects this call again; long texts and whatever is made of parts to the letter. Raises CallerError."""
+    """Return the expectation of this call. Long texts and composite values must match exactly. Raises CallerError."""
     if call.arguments is None:
-        raise CallerError(f"the arguments of {call.name} are no JSON object", hint="say with --expect what is right")
+        raise CallerError(f"the arguments of {call.name} are not a JSON object", hint="set the call with --expect")
     verbatim = [name for name, value in call.arguments.items() if not _is_loose(value)]
     return ExpectedCall(call.name, {name: (value,) for name, value in call.arguments.items()}, tuple(verbatim))
 
 
 def decode_expected(texts: Sequence[str]) -> tuple[ExpectedCall, ...]:
-    """Calls as `{"name": ..., "arguments": {...}}`; the word `none` is no call at all. Raises CallerError."""
+    """Read calls such as `{"name": ..., "arguments": {...}}`. The word `none` expects no call. Raises CallerError."""
     if [text.strip() for text in texts] == ["none"]:
         return ()
     calls: list[ExpectedCall] = []
@@ -148,7 +148,7 @@ def decode_expected(texts: Sequence[str]) -> tuple[ExpectedCall, ...]:
             call = msgspec.json.decode(text, type=_Call)
         except (msgspec.MsgspecError, RecursionError) as error:
             hint = 'write {"name": "weather", "arguments": {"city": "Rome"}}, or none'
-            raise CallerError(f"no call: {error}", path="--expect", hint=hint) from None
+            raise CallerError(f"not a call: {error}", path="--expect", hint=hint) from None
         calls.append(expect_call(InvocationCanister("", call.name, call.arguments, "")))
     return tuple(calls)
 
@@ -159,7 +159,7 @@ class _Call(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def _is_loose(value: Any) -> bool:
-    """Whether BFCL's comparison accepts the value for itself, and a few spellings of it."""
+    """Return whether BFCL's comparison fits the value: it accepts the value and a few spellings of it."""
     if isinstance(value, str):
         return 0 < len(value) <= _LOOSE and "\n" not in value
     return isinstance(value, (bool, int))
@@ -168,7 +168,7 @@ def _is_loose(value: Any) -> bool:
 def _split(
     canisters: Sequence[Canister], turn: int | None, *, has_expected: bool
 ) -> tuple[list[Canister], list[InvocationCanister], bool]:
-    """What came before a turn of the model, its calls, and whether it is yet to come."""
+    """Return the conversation before a turn of the model, the turn's calls, and whether the turn is still to come."""
     groups = [(is_model, [*group]) for is_model, group in groupby(canisters, lambda each: isinstance(each, _MODEL))]
     turns = [at for at, (is_model, _) in enumerate(groups) if is_model]
     if turn is None and groups and not groups[-1][0] and has_expected:
@@ -187,7 +187,7 @@ def _without_time(canister: Canister) -> Canister:
 
 
 def _complete_tools(recording: Recording, expected: Sequence[ExpectedCall]) -> tuple[ToolDeclaration, ...]:
-    """The declared tools, and for every other one that was called, or is to be, what its calls tell of it."""
+    """Return the declared tools, and tools that are described from their recorded or expected calls."""
     declared = {tool.name for tool in recording.tools}
     arguments: dict[str, dict[str, Any]] = {}
     for call in recording.canisters:

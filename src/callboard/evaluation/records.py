@@ -1,14 +1,14 @@
-"""Keep what was asked, so that a run that was stopped goes on and nothing is asked twice.
+"""Record answers, so that a stopped run can continue and nothing is asked twice.
 
-A record is one line of JSON: a task, a variant, what the model did at each step, and the key of what it was asked.
-A file belongs to one model.
+A record is one line of JSON: a task, a variant, the model's attempts at each step, and a key of the question. A file
+belongs to one model.
 
-Laws: what was appended is on disk when `append` returns. A file that was cut in the middle of a line is read up to
-there, and goes on behind it. Whatever would change an answer is in the key: the model's identity, what the request of the
-first step became for the endpoint, the facts of the variant, the task, and the code that asks further questions.
+Laws: a record is on disk when `append` returns. If a file was cut in the middle of a line, the complete lines are read,
+and new records are appended after the cut. The key has everything that can change an answer: the model's identity, the
+lowered request of the first step, the facts of the variant, the task, and the code that asks further questions.
 
-Why the request as it was lowered and not a version that somebody has to raise: a prompt that was changed without a word
-would show old answers as its own.
+The key has the lowered request instead of a version number, because somebody could change a prompt and forget the
+number. Then old answers would count for the new prompt.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ from callboard.storage.directories import data_directory
 from callboard.text.truncate import truncate
 
 MAX_LINE: Final = 8 * 1024 * 1024
-"""Bytes of a record that is read; a longer line is skipped, and the task asked again."""
+"""Maximum bytes of a record. A longer line is skipped, and its task is asked again."""
 _NAME: Final = 80
-"""Characters of a file's name."""
+"""Maximum characters of the model in a file's name."""
 _DIGEST: Final = 32
 _DECIDING: Final = ("gate.py", "grounding.py")
-"""The modules of `callboard.modes.filters` that ask further questions, or judge calls before they are made."""
+"""Modules of `callboard.modes.filters` that ask further questions, or judge calls before they are made."""
 _encode_sorted = msgspec.json.Encoder(order="deterministic", enc_hook=dict).encode
 
 
 class Record(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What came of one task in one variant: an attempt for each step that was asked for."""
+    """The attempts at one task in one variant, one for each step that was asked."""
 
     key: str
     variant: str
@@ -54,17 +54,17 @@ class Record(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def failure(self) -> str:
-        """Why the endpoint gave no answer; "" where the model answered each step that it was asked."""
+        """Reason why the endpoint did not answer, "" if the model answered each step that was asked."""
         return next((each.failure for each in self.attempts if each.failure), "")
 
     @property
     def seconds(self) -> float:
-        """Seconds of all its replies."""
+        """Seconds of all replies."""
         return sum(each.seconds for each in self.attempts)
 
     @property
     def tokens(self) -> int:
-        """Tokens of all its replies, of input and output."""
+        """Input and output tokens of all replies."""
         return sum(each.usage.input + each.usage.output for each in self.attempts)
 
 
@@ -73,10 +73,10 @@ _decoder: msgspec.json.Decoder[Record] = msgspec.json.Decoder(Record)
 
 
 class RecordFile:
-    """The records of one model on disk; several processes may append to one file.
+    """The records of one model on disk. Several processes may append to one file.
 
     Args:
-        path: The file; it and its folder are made at the first record, for their owner alone.
+        path: The file. The first record creates the file and its folder, which only the owner can read.
     """
 
     def __init__(self, path: Path) -> None:
@@ -84,13 +84,13 @@ class RecordFile:
 
     @classmethod
     def of(cls, model: str) -> RecordFile:
-        """The file of a model's name."""
+        """Return the file for a model's name."""
         plain = "".join([each if each.isalnum() or each in "-._" else "_" for each in truncate(model, _NAME, "")])
         digest = hashlib.sha256(model.encode("utf-8", "surrogatepass")).hexdigest()[:8]
         return cls(evaluation_directory() / "answers" / f"{plain}-{digest}.jsonl")
 
     def read(self) -> dict[str, Record]:
-        """The records by their keys; of two with one key the later one. A line that is no record is skipped."""
+        """Return the records by their keys. A later record replaces an earlier one. Skip lines that are not records."""
         try:
             data = self.path.read_bytes()
         except FileNotFoundError:
@@ -98,16 +98,16 @@ class RecordFile:
         return {record.key: record for line in data.split(b"\n") for record in _decode(line)}
 
     def append(self, record: Record) -> None:
-        """Keep a record. Raises CallerError if it cannot be written."""
+        """Append a record. Raises CallerError if it cannot be written."""
         try:
             append_line(self.path, _encoder.encode(record))
         except OSError as error:
-            hint = "make room there; what is done is kept, and the same command goes on"
+            hint = "free some space; answers are saved, and the same command continues"
             raise CallerError(error.strerror or "cannot be written", path=str(self.path), hint=hint) from None
 
 
 def append_line(path: Path, line: bytes) -> None:
-    """Add a line to a file that only its owner can read; a last line that was left open is closed. Raises OSError."""
+    """Add a line to a file that only its owner can read. End an incomplete last line first. Raises OSError."""
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     file = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o600)
     try:
@@ -122,22 +122,22 @@ def append_line(path: Path, line: bytes) -> None:
 
 
 def evaluation_directory() -> Path:
-    """`${XDG_DATA_HOME:-~/.local/share}/callboard/evaluation`: tasks, and in `answers` what models did with them."""
+    """Return `${XDG_DATA_HOME:-~/.local/share}/callboard/evaluation`, with tasks, and answers in `answers`."""
     return data_directory() / "evaluation"
 
 
 def make_key(
     identity: str, variant: Variant, task: Task, *, plan: Plan, profile: Profile | None, controls: Controls
 ) -> str:
-    """The key of what a model is asked.
+    """Return the key of a question to a model.
 
     Args:
-        identity: The model itself: its name and the digest of its file, or its endpoint and that one's version.
-        variant: How it is asked.
-        task: What it is asked.
-        plan: The plan that its profile makes.
-        profile: The profile with the variant's facts; None where the model says nothing of it.
-        controls: How replies are sampled.
+        identity: The model: its name and the digest of its file, or its endpoint and the endpoint's version.
+        variant: The variant.
+        task: The task.
+        plan: The plan for the profile.
+        profile: The profile with the variant's facts, None if it is not known.
+        controls: The sampling of replies.
     """
     canisters = task.steps[0].canisters if task.steps else ()
     request = Request("", canisters, task.tools, controls=controls)
@@ -158,7 +158,7 @@ def make_key(
 
 @cache
 def _digest_sources() -> str:
-    """The digest of what asks a model further questions, which the request of the first step does not hold."""
+    """Return the digest of the code that asks further questions, because the first request does not contain them."""
     digest = hashlib.sha256()
     for name in _DECIDING:
         digest.update(files("callboard.modes.filters").joinpath(name).read_bytes())

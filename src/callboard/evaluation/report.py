@@ -1,8 +1,7 @@
-"""What the outcomes of a run show: for people as a table, for programs as values.
+"""The report of a run: a table for people, and values for programs.
 
-Laws: every task of a variant is solved, missed under a label, or failed, and each is counted once; a failure of the
-endpoint counts neither for nor against the model. What a model or a file of tasks wrote is shown without characters that
-a terminal obeys.
+Laws: every task of a variant is counted once, as solved, missed under a label, or failed. A failure of the endpoint
+counts neither for nor against the model. Texts of models and tasks are shown without control characters.
 """
 
 from __future__ import annotations
@@ -33,9 +32,9 @@ from callboard.text.truncate import truncate
 
 LABELS: Final[tuple[Label, ...]] = get_args(Label)
 MAX_TEXT: Final = 4000
-"""Characters of one text of a conversation that a report shows."""
+"""Maximum characters of one text of a conversation."""
 _LINES: Final = 15
-"""Misses and failures that the table shows, each."""
+"""Maximum misses, and maximum failures, below the table."""
 _WHY: Final = 110
 _ROLES: Final[Mapping[type[Canister], str]] = {
     SupervisorCanister: "instructions",
@@ -48,14 +47,14 @@ _ROLES: Final[Mapping[type[Canister], str]] = {
 
 
 class Line(msgspec.Struct, frozen=True):
-    """A line of a conversation. `role` is who says it; `expected` is what should have been said."""
+    """A line of a conversation. `role` is its speaker, or "expected" for the right reply."""
 
     role: str
     text: str
 
 
 class Miss(msgspec.Struct, frozen=True):
-    """A task that was not solved, the label, and the conversation up to the step that was missed."""
+    """A task that was not solved, with its label and its conversation up to the missed step."""
 
     variant: str
     suite: str
@@ -75,7 +74,7 @@ class Unanswered(msgspec.Struct, frozen=True):
 
 
 class CategoryScore(msgspec.Struct, frozen=True):
-    """The share of one category."""
+    """The score of one category."""
 
     suite: str
     category: str
@@ -85,7 +84,7 @@ class CategoryScore(msgspec.Struct, frozen=True):
 
 
 class VariantScore(msgspec.Struct, frozen=True):
-    """What one variant did."""
+    """The score of one variant."""
 
     name: str
     facts: Mapping[str, object]
@@ -95,16 +94,16 @@ class VariantScore(msgspec.Struct, frozen=True):
     interval: Interval
     categories: tuple[CategoryScore, ...]
     labels: Mapping[str, int]
-    """How many tasks were missed under each label, for those labels that occur."""
+    """Number of missed tasks by label, without labels that do not occur."""
     failures: int
     seconds_per_solved: float | None
     tokens_per_solved: float | None
     seconds_per_task: float
     median_seconds: float
     slow_seconds: float
-    """Nine of ten tasks take no longer."""
+    """Seconds within which nine of ten tasks end."""
     fits_threshold: bool = False
-    """Whether a threshold was fitted on these tasks: its share is that of the best of many thresholds."""
+    """True if a threshold was fitted on these tasks, so that the share is the best of many thresholds."""
 
 
 class Report(msgspec.Struct, frozen=True):
@@ -112,21 +111,21 @@ class Report(msgspec.Struct, frozen=True):
 
     model: str
     tasks: tuple[str, ...]
-    """The identifiers of the tasks that each variant was to be asked."""
+    """Identifiers of the tasks that were planned for each variant."""
     variants: tuple[VariantScore, ...]
     misses: tuple[Miss, ...]
     failures: tuple[Unanswered, ...]
     choice: Choice | None = None
-    """None where nothing was compared."""
+    """The best variant, None if nothing was compared."""
 
     @property
     def planned(self) -> int:
-        """How many tasks each variant was to be asked."""
+        """Number of tasks that were planned for each variant."""
         return len(self.tasks)
 
 
 class _Results:
-    """The outcomes of one variant, as they are counted."""
+    """The counts of one variant."""
 
     def __init__(self, variant: Variant) -> None:
         self.variant = variant
@@ -178,12 +177,12 @@ class _Results:
 
 
 def make_report(model: str, tasks: Sequence[Task], outcomes: Iterable[TaskOutcome]) -> Report:
-    """Count outcomes.
+    """Make the report of a run.
 
     Args:
         model: The model's name.
-        tasks: What each variant was to be asked.
-        outcomes: What came of it, as far as it came.
+        tasks: The tasks that were planned for each variant.
+        outcomes: The outcomes, which may be incomplete.
     """
     results: dict[str, _Results] = {}
     order = {(task.suite, task.category, task.identifier): at for at, task in enumerate(tasks)}
@@ -191,7 +190,7 @@ def make_report(model: str, tasks: Sequence[Task], outcomes: Iterable[TaskOutcom
     def find_position(outcome: TaskOutcome) -> int:
         return order.get((outcome.task.suite, outcome.task.category, outcome.task.identifier), len(order))
 
-    # Those that were known come first, and tasks that run together end in any order: a report shows neither.
+    # Cached outcomes come first, and concurrent tasks end in any order. Sort, so that the report does not depend on it.
     for outcome in sorted(outcomes, key=find_position):
         name = outcome.variant.name
         results.setdefault(name, _Results(outcome.variant)).add(outcome)
@@ -206,7 +205,7 @@ def make_report(model: str, tasks: Sequence[Task], outcomes: Iterable[TaskOutcom
 
 
 def _choose(results: Mapping[str, _Results], planned: int) -> Choice | None:
-    """The choice among variants of which each was asked every task."""
+    """Return the choice among the variants that have answered every task."""
     complete = {name: each.score for name, each in results.items() if len(each.solved) == planned}
     return choose_best(complete) if len(complete) > 1 else None
 
@@ -270,7 +269,7 @@ def _cut(text: str) -> str:
 
 
 def format_report(report: Report) -> str:
-    """The report as lines for a terminal."""
+    """Return the report as text for a terminal."""
     if not report.variants:
         return "nothing was answered"
     blocks = [
@@ -345,7 +344,7 @@ def _format_failures(report: Report) -> list[str]:
         return []
     lines = [f"{each.task} ({each.variant}): {collapse(each.why, _WHY)}" for each in report.failures[:_LINES]]
     more = len(report.failures) - _LINES
-    return ["\n".join(["without an answer, and in no figure:", *lines, *([f"and {more} more"] if more > 0 else [])])]
+    return ["\n".join(["not answered, and not counted:", *lines, *([f"and {more} more"] if more > 0 else [])])]
 
 
 def _letters(report: Report) -> list[str]:
@@ -353,12 +352,12 @@ def _letters(report: Report) -> list[str]:
 
 
 def format_interval(interval: Interval) -> str:
-    """Such as `80-97 %`."""
+    """Return the interval in percent, such as `80-97 %`."""
     return f"{interval.low * 100:.0f}-{interval.high * 100:.0f} %"
 
 
 def format_figure(value: float | None, digits: int) -> str:
-    """A figure, or a dash where there is none."""
+    """Return a figure, or a dash for None."""
     return "-" if value is None else f"{value:.{digits}f}"
 
 
@@ -370,5 +369,5 @@ def _format_table(rows: Sequence[Sequence[str]]) -> str:
 
 
 def describe_variant(score: VariantScore) -> str:
-    """Its facts, or what it is without any."""
-    return describe_facts(score.facts) or "as Callboard asks by itself"
+    """Return the facts of the variant, or a text for a variant without facts."""
+    return describe_facts(score.facts) or "Callboard's default"

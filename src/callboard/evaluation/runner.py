@@ -1,13 +1,13 @@
-"""Run tasks with a model, in one variant after the other, and keep what came of each.
+"""Run tasks with a model, in one variant after the other, and record the outcomes.
 
-Each step of a task is one reply that an `Agent` asks for. The tools are declared and never run: what they would give
-back stands in the task. So nothing that a model writes is executed, and every model reads the same results.
+Each step of a task is one reply that an `Agent` asks for. The tools are declared and never run. The task has their
+results. So nothing that a model writes is executed, and every model reads the same results.
 
-Laws: a task is asked once for each variant, and what is on disk is not asked again; a reply that failed is no answer of
-the model's, is not kept, and is asked again by the next run; a cancelled run loses only the tasks that were under way.
+Laws: a task is asked once for each variant, and recorded tasks are not asked again. A failed reply is not recorded, and
+the next run asks for it again. A cancelled run loses only the tasks that were running.
 
-Why one reply a step and not a whole run: a run would correct a wrong call after its error result, and the published
-figures judge the first one.
+A step is one reply and not a whole run, because a run could correct a wrong call after its error result. The published
+figures judge the first call.
 """
 
 from __future__ import annotations
@@ -55,45 +55,45 @@ from callboard.profiles import Resolution
 from callboard.tools import Context, Ensemble, Invoker
 
 MAX_REPLY: Final = 256 * 1024
-"""Characters of a reply, its calls and thoughts among them: an endpoint may ignore `max_tokens`."""
+"""Maximum characters of a reply with its calls and thoughts, because an endpoint may ignore `max_tokens`."""
 MAX_STEPS: Final = 64
-"""Steps of a task."""
+"""Maximum steps of a task."""
 MAX_FAILURES: Final = 5
-"""Failures in a row after which the endpoint is taken for gone."""
+"""Failures in a row after which the run stops."""
 MAX_TOKENS: Final = 1024
-"""Tokens of a reply, by default."""
+"""Default maximum tokens of a reply."""
 TIMEOUT: Final = 300.0
-"""Seconds of a reply, by default: a large model without a graphics card needs minutes for a long prompt."""
+"""Default time limit of a reply, in seconds. A large model without a GPU needs minutes for a long prompt."""
 
 MIN_SCORE: Final = -100.0
-"""A score that is kept; what is certain has none that JSON could hold."""
+"""Minimum score in a record, because JSON cannot represent minus infinity."""
 
 OpenModel: TypeAlias = Callable[[Variant], AbstractAsyncContextManager[Model]]
-"""Opens the model as a variant asks it, for as long as the variant's tasks run."""
+"""Opens the model with a variant's facts, while the variant's tasks run."""
 
 
 class RunnerOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """How tasks are run."""
+    """Options of a run."""
 
     concurrency: int = 1
-    """Tasks under way at once. One, for a model of this machine would only divide its processors."""
+    """Maximum tasks that run at once. The default is 1, because tasks of a local model would share its processors."""
     timeout: float = TIMEOUT
-    """Seconds that a reply may take; one that takes longer is a failure, not a miss."""
+    """Time limit of a reply, in seconds. A slower reply is a failure, not a miss."""
     max_tokens: int = MAX_TOKENS
-    """Tokens of a reply; one that is cut there may be a miss under the label `truncation`."""
+    """Maximum tokens of a reply. A longer reply is cut, which may be a miss under the label `truncation`."""
     fresh: bool = False
-    """Ask again what is on disk."""
+    """True to ask recorded tasks again."""
     warm_up: bool = False
-    """Have the model loaded before the clock runs."""
+    """True to load the model before the measurement."""
 
     @property
     def controls(self) -> Controls:
-        """Greedy: the likeliest token each time, so that a run can be repeated."""
+        """Greedy sampling, so that a run can be repeated."""
         return Controls(temperature=0.0, max_tokens=self.max_tokens)
 
 
 class TaskOutcome(msgspec.Struct, frozen=True):
-    """What came of one task in one variant, and whether it was on disk already."""
+    """The outcome of one task in one variant. `is_cached` is True if it was recorded before."""
 
     variant: Variant
     task: Task
@@ -102,7 +102,7 @@ class TaskOutcome(msgspec.Struct, frozen=True):
 
 
 class EndpointGone(ProviderError):
-    """The endpoint failed so often in a row that nothing more is asked."""
+    """The endpoint failed several times in a row, so the run stops."""
 
 
 async def run_tasks(
@@ -118,26 +118,26 @@ async def run_tasks(
 ) -> AsyncGenerator[TaskOutcome]:
     """Run every task in every variant.
 
-    A variant after the other: the beginning of its prompts is then in the endpoint's cache, as it is in use.
+    Variants run one after another, so that the endpoint caches the beginning of each variant's prompts.
 
     Args:
-        variants: How the model is asked.
-        tasks: What it is asked.
+        variants: The variants.
+        tasks: The tasks.
         open_model: Opens the model of a variant.
-        identity: What the model is: a change of it makes old answers those of another model.
-        file: What is done already, and where what is done is kept.
-        resolve: How the model itself is asked in a variant; by default as the one that is opened says. Where a gateway
-            stands between, a change of its prompts is a change of the question.
-        connect: Called before a variant's first question; raises where nobody is there to answer it, which a gateway
-            that stands between would say of each task, and only after it was asked again and again.
-        options: How tasks are run.
+        identity: The identity of the model. If it changes, old answers do not count.
+        file: The records of earlier and new answers.
+        resolve: Returns the resolution of a variant. By default the opened model has it. If a gateway is in between, a
+            change of the gateway's prompts changes the question.
+        connect: Called before a variant's first question. It raises if the endpoint does not answer. A gateway would
+            report this for each task, after several retries.
+        options: The options of the run.
 
     Yields:
-        The outcomes, in whatever order tasks end.
+        The outcomes, in the order in which tasks end.
 
     Raises:
         EndpointGone: Several replies in a row failed.
-        CallerError: An answer cannot be kept.
+        CallerError: An answer cannot be recorded.
     """
     options = options or RunnerOptions()
     records = {} if options.fresh else file.read()
@@ -166,7 +166,7 @@ async def run_tasks(
 async def _ask_all(
     model: Model, variant: Variant, items: Sequence[tuple[str, Task]], file: RecordFile, options: RunnerOptions
 ) -> AsyncGenerator[TaskOutcome]:
-    """Ask the tasks, at most `options.concurrency` at once. Closing the generator cancels what is under way."""
+    """Ask the tasks, at most `options.concurrency` at once. Closing the generator cancels running tasks."""
 
     async def ask(key: str, task: Task) -> TaskOutcome:
         attempts = await attempt_task(model, task, options)
@@ -189,11 +189,11 @@ async def _ask_all(
                 running.remove(each)
                 outcome = each.result()
                 failure = outcome.record.failure
-                if not failure or outcome.record.seconds:  # else nothing was asked: the task is at fault
+                if not failure or outcome.record.seconds:  # otherwise nothing was asked, because the task is wrong
                     failures = failures + 1 if failure else 0
                 if failures >= MAX_FAILURES:
                     message = f"{failures} replies in a row failed: {failure}"
-                    raise EndpointGone(message, path=model.name, hint="what is done is kept; the same command goes on")
+                    raise EndpointGone(message, path=model.name, hint="answers are saved; the same command continues")
                 yield outcome
     finally:
         for each in running:
@@ -202,7 +202,7 @@ async def _ask_all(
 
 
 async def _warm_up(model: Model) -> None:
-    """Ask for one token; what comes of it, the first task says as well."""
+    """Ask for one token. Ignore failures, because the first task reports them."""
     request = Request(model.name, (UserCanister(contents("Hello")),), controls=Controls(temperature=0.0, max_tokens=1))
     async with aclosing(reply_events(model, request)) as events:
         async for _ in events:
@@ -210,16 +210,16 @@ async def _warm_up(model: Model) -> None:
 
 
 async def attempt_task(model: Model, task: Task, options: RunnerOptions | None = None) -> tuple[Attempt, ...]:
-    """Ask a model step by step, until the task is over or a step is missed.
+    """Ask a model step by step, until the task ends or a step is missed.
 
     Args:
         model: The model.
         task: The task.
-        options: How replies are asked for.
+        options: The options of the run.
 
     Returns:
-        What the model did at each step that was asked for. The last one has a `failure` where a reply failed, or where
-        the task's tools cannot be declared.
+        An attempt for each step that was asked. The last attempt has a `failure` if the reply failed or the task's
+        tools cannot be declared.
     """
     options = options or RunnerOptions()
     if len(task.steps) > MAX_STEPS:
@@ -241,9 +241,9 @@ async def attempt_task(model: Model, task: Task, options: RunnerOptions | None =
 
 
 def is_complete(task: Task, attempts: Sequence[Attempt]) -> bool:
-    """Whether there is an attempt for each step up to the end, or up to the first that is missed.
+    """Return whether there is an attempt for each step up to the end, or up to the first missed step.
 
-    What is on disk may have been stopped by an older checker at a step that the present one takes for solved.
+    An older checker may have stopped a recorded task at a step that the present checker judges as solved.
     """
     judgements = [check_step(task, step, attempt).solved for step, attempt in zip(task.steps, attempts, strict=False)]
     return bool(judgements) and all(judgements[:-1]) and (not judgements[-1] or len(attempts) == len(task.steps))
@@ -252,13 +252,13 @@ def is_complete(task: Task, attempts: Sequence[Attempt]) -> bool:
 async def _ask(
     agent: Agent[str], history: Sequence[Canister], turn: int, options: RunnerOptions
 ) -> tuple[Attempt, list[Canister]]:
-    """One reply: the attempt, and the canisters that it leaves in the conversation."""
+    """Ask for one reply. Return the attempt, and the reply's canisters."""
     reply = _Reply(turn)
     token = CALL_SCORES.set(reply.scores)
     began = time.monotonic()
     try:
         async with asyncio.timeout(options.timeout):
-            # Left where the reply ends: what the agent would do with its calls is the task's business.
+            # Stop at the end of the reply, because the task decides what follows its calls.
             async with agent.stream(history=history) as run:
                 async for event in run:
                     if reply.feed(event):
@@ -273,7 +273,7 @@ async def _ask(
 
 
 class _Reply:
-    """The reply to one step while it arrives. After a `retry` another reply follows in its place."""
+    """The reply to one step while it arrives. After a `retry`, another reply replaces it."""
 
     def __init__(self, turn: int) -> None:
         self.canisters: list[Canister] = []
@@ -287,7 +287,7 @@ class _Reply:
         self._size = 0
 
     def feed(self, event: Event) -> bool:
-        """Take an event. Whether the reply is over."""
+        """Process an event. Return whether the reply has ended."""
         self.canisters += self._fold.feed(event)
         match event:
             case TextPiece(text=text) | ReasoningPiece(text=text) | ArgumentsPiece(json=text):
@@ -324,7 +324,7 @@ class _Reply:
 
 
 def _declare(task: Task) -> Ensemble:
-    """The task's tools, which nothing runs. Raises CallboardError for a name that is there twice, or a wrong schema."""
+    """Return the task's tools, which are never run. Raises CallboardError for duplicate names and wrong schemas."""
     return Ensemble(
         "task",
         [
@@ -339,7 +339,7 @@ async def _refuse(_context: Context, _arguments: Mapping[str, Any]) -> Any:
 
 
 def _script_results(step: Step, calls: Iterable[InvocationCanister]) -> list[ResultCanister]:
-    """What the task says that the calls give back: to those of each tool in turn, the last one again."""
+    """Return the task's results of the calls: for each tool one after another; the last result repeats."""
     counts: dict[str, int] = {}
     results: list[ResultCanister] = []
     for call in calls:

@@ -1,15 +1,11 @@
-"""Read which tasks a person wants: categories, numbers of them, and a number in all that is shared out.
+"""Select tasks by categories, numbers per category, and a total number.
 
-Laws: as many tasks are selected as were asked for, unless there are fewer; the numbers of categories without one of
-their own differ by no more than what is available makes necessary. Which tasks these are, `sample` decides.
+Laws: the requested number of tasks is selected, unless there are fewer. Categories without a number get equal numbers,
+as far as they have enough tasks. `sample` chooses the tasks of a category, which are the same on every machine.
 
-Choose some of many tasks: the same ones on every machine, and never one that is excluded.
-
-Laws: the choice follows from the identifiers and the seed, not from the order of the tasks; the choice of more tasks by
-the same seed holds that of fewer; two choices share no task where the second excludes the identifiers of the first.
-So what was chosen by one sample can be measured on another.
-
-Why a hash and not `random`: Python does not promise that its shuffles stay the same from version to version.
+The choice depends only on the identifiers and the seed, not on the order of the tasks. A larger choice with the same
+seed contains the smaller one. If the second choice excludes the first, they share no task. So you can tune on one sample
+and measure on another. The rank is a hash and not from `random`, because shuffles may change between Python versions.
 """
 
 from __future__ import annotations
@@ -25,16 +21,16 @@ from callboard.text.display import display
 
 
 def sample(tasks: Iterable[Task], counts: Mapping[str, int], seed: int, *, exclude: Collection[str] = ()) -> list[Task]:
-    """So many tasks of each category, in the order of the categories in `counts`.
+    """Choose tasks of each category, in the order of the categories in `counts`.
 
     Args:
-        tasks: What to choose from.
-        counts: How many of each category, such as `{"simple_python": 24, "irrelevance": 12}`.
-        seed: Another seed chooses other tasks.
-        exclude: Identifiers of tasks that are not chosen, such as those of another sample.
+        tasks: The tasks to choose from.
+        counts: Number of tasks by category, such as `{"simple_python": 24, "irrelevance": 12}`.
+        seed: The seed of the choice.
+        exclude: Identifiers of tasks that are not chosen, such as the tasks of another sample.
 
     Raises:
-        CallerError: A category has fewer tasks.
+        CallerError: A category does not have enough tasks.
     """
     choices: defaultdict[str, list[Task]] = defaultdict(list)
     for task in tasks:
@@ -45,7 +41,7 @@ def sample(tasks: Iterable[Task], counts: Mapping[str, int], seed: int, *, exclu
         ranked = sorted(choices[category], key=lambda task: _rank(task, seed))
         if len(ranked) < count:
             raise CallerError(
-                f"{count} tasks of {category} were asked for, and there are {len(ranked)}",
+                f"{count} tasks of {category} were requested, but there are {len(ranked)}",
                 hint=f"the categories are {', '.join(sorted(filter(choices.get, choices))) or 'none'}",
             )
         chosen += ranked[:count]
@@ -57,11 +53,11 @@ def _rank(task: Task, seed: int) -> bytes:
 
 
 _DIGITS: Final = 6
-"""Digits of a number of tasks."""
+"""Maximum digits of a number of tasks."""
 
 
 def read_categories(texts: Sequence[str]) -> dict[str, int | None]:
-    """Categories as a person writes them: `NAME`, or `NAME:COUNT`, several with commas; None takes what is shared out.
+    """Parse categories such as `NAME` or `NAME:COUNT`, separated by commas. A category without a count has None.
 
     Raises CallerError.
     """
@@ -69,7 +65,7 @@ def read_categories(texts: Sequence[str]) -> dict[str, int | None]:
     for word in [each.strip() for text in texts for each in text.split(",") if each.strip()]:
         name, colon, count = word.partition(":")
         if colon and not (count.isdecimal() and len(count) <= _DIGITS):
-            raise CallerError(f"{count!r} is no number of tasks", path="--categories", hint="write NAME or NAME:COUNT")
+            raise CallerError(f"{count!r} is not a number of tasks", path="--categories", hint="use NAME or NAME:COUNT")
         categories[name] = int(count) if colon else None
     return categories
 
@@ -85,18 +81,18 @@ def select_tasks(
     """Select tasks.
 
     Args:
-        tasks: Those there are.
-        categories: The categories that are taken, with the number of each where it is set. By default all.
-        count: How many are taken in all, shared out evenly among the categories that set no number. By default all.
-        seed: Another one gives other tasks.
-        exclude: Identifiers of tasks that are not taken.
+        tasks: The available tasks.
+        categories: The categories, with a number of tasks or None. The default is all categories.
+        count: Total number of tasks, shared evenly among the categories without a number. The default is all tasks.
+        seed: The seed of the choice.
+        exclude: Identifiers of tasks that are not selected.
 
     Returns:
         The selected tasks, category by category, in the order of the seed.
 
     Raises:
-        CallerError: There is no such category, or one has fewer tasks than it is to give, or nothing remains, or two
-            tasks have one name, whose outcomes could not be told apart.
+        CallerError: There is no such category, a category does not have enough tasks, no task remains, or two tasks
+            have the same name.
     """
     _refuse_duplicates(tasks)
     groups: dict[str, list[Task]] = {}
@@ -118,7 +114,7 @@ def select_tasks(
 
 
 def _refuse_duplicates(tasks: Sequence[Task]) -> None:
-    """Raises CallerError where the outcomes of two tasks could not be told apart."""
+    """Raise CallerError if two tasks have the same name, because their outcomes would be mixed up."""
     known: set[tuple[str, str, str]] = set()
     for task in tasks:
         name = task.suite, task.category, task.identifier
@@ -128,7 +124,7 @@ def _refuse_duplicates(tasks: Sequence[Task]) -> None:
 
 
 def _share_out(count: int, available: Mapping[str, int]) -> dict[str, int]:
-    """Numbers that are as even as what is available allows; earlier categories get what does not divide."""
+    """Share out a number as evenly as the available tasks allow. Earlier categories get the remainder."""
     numbers = dict.fromkeys(available, 0)
     while count > 0 and (open_names := [name for name in available if numbers[name] < available[name]]):
         part = max(1, count // len(open_names))

@@ -1,12 +1,11 @@
-"""What a handful of attempts proves: intervals, the cost of a solved task, and which variant to choose.
+"""Statistics of few attempts: intervals, the cost of a solved task, and the choice of a variant.
 
-Laws: an interval lies within 0 and 1, holds the share that was measured, and narrows as tasks are added. Where a variant
-has answered a task, one is chosen; each that has a higher lower bound than the chosen one took too many seconds for a
-win within noise.
+Laws: an interval is within 0 and 1, contains the measured share, and narrows with more tasks. If any variant answered a
+task, a variant is chosen. Variants with a higher lower bound than the chosen one were too slow for a win within noise.
 
-Why Wilson and not share plus or minus two deviations: 12 of 12 solved is not certainty, and the plain formula says it is.
-Why two variants are compared task by task (`win_by_chance`): both had the same tasks, so what both solve and what both
-miss says nothing about which is better, and two intervals that overlap may hide a clear win.
+We use the Wilson interval and not the share plus or minus two deviations, because the latter calls 12 of 12 certain.
+We compare two variants task by task (`win_by_chance`), because both had the same tasks. Tasks that both solve or both
+miss do not show which is better, and overlapping intervals may hide a clear win.
 """
 
 from __future__ import annotations
@@ -18,25 +17,25 @@ from typing import Final, NamedTuple
 import msgspec
 
 _Z: Final = 1.959963984540054
-"""Standard deviations of an interval that holds the true share 95 times of 100."""
+"""Standard deviations of a 95 % interval."""
 NOISE: Final = 0.05
-"""A win whose probability by chance is larger is taken for noise."""
+"""Maximum probability by chance of a real win. Other wins are noise."""
 TOLERANCE: Final = 1.5
-"""Times the seconds of another variant that a win within noise may cost."""
+"""Maximum factor of time that a win within noise may cost."""
 
 
 class Interval(NamedTuple):
-    """Where the true share lies, 95 times of 100."""
+    """A 95 % confidence interval of a share."""
 
     low: float
     high: float
 
 
 class Score(msgspec.Struct, frozen=True):
-    """What one variant did with its tasks.
+    """The results of one variant.
 
-    `solved` has an entry for each task that the model answered, by the task's identifier; a task whose endpoint failed
-    has none. `seconds` and `tokens` are those of all of these tasks, solved or not.
+    `solved` has an entry for each task that the model answered, by the task's identifier. Tasks whose endpoint failed
+    have none. `seconds` and `tokens` are sums over all answered tasks.
     """
 
     solved: Mapping[str, bool]
@@ -45,57 +44,57 @@ class Score(msgspec.Struct, frozen=True):
 
     @property
     def total(self) -> int:
-        """The tasks that were answered."""
+        """Number of answered tasks."""
         return len(self.solved)
 
     @property
     def count(self) -> int:
-        """The tasks that were solved."""
+        """Number of solved tasks."""
         return sum(self.solved.values())
 
     @property
     def share(self) -> float:
-        """The share of tasks that were solved; 0 of none."""
+        """Share of solved tasks, 0 if there are no tasks."""
         return self.count / self.total if self.total else 0.0
 
     @property
     def interval(self) -> Interval:
-        """The interval of the share."""
+        """Interval of the share."""
         return wilson_interval(self.count, self.total)
 
     @property
     def seconds_per_task(self) -> float:
-        """Seconds that a task took, solved or not."""
+        """Mean seconds of an answered task."""
         return self.seconds / self.total if self.total else 0.0
 
     @property
     def seconds_per_solved(self) -> float | None:
-        """All seconds, shared among the solved tasks; None where none was solved."""
+        """All seconds divided by the solved tasks, None if no task was solved."""
         return self.seconds / self.count if self.count else None
 
     @property
     def tokens_per_solved(self) -> float | None:
-        """All tokens, shared among the solved tasks; None where none was solved."""
+        """All tokens divided by the solved tasks, None if no task was solved."""
         return self.tokens / self.count if self.count else None
 
 
 class Choice(msgspec.Struct, frozen=True):
-    """The chosen variant, why, and what was refused for its price."""
+    """The chosen variant, the reason, and the variants that were too slow."""
 
     name: str
     reason: str
     slower: tuple[str, ...] = ()
     """Variants with a higher lower bound that cost too much for a win within noise, the best first."""
     tied: tuple[str, ...] = ()
-    """Variants over which it wins within noise, and not by its seconds either."""
+    """Variants that are neither worse beyond noise nor slower."""
 
 
 def wilson_interval(solved: int, total: int) -> Interval:
-    """The Wilson interval of a share.
+    """Return the Wilson interval of a share.
 
     Args:
-        solved: Successes.
-        total: Trials; of none, nothing is known.
+        solved: Number of successes.
+        total: Number of trials. For 0 the interval is 0 to 1.
     """
     if total <= 0:
         return Interval(0.0, 1.0)
@@ -106,7 +105,7 @@ def wilson_interval(solved: int, total: int) -> Interval:
 
 
 def percentile(values: Sequence[float], share: float) -> float:
-    """The value that a share of the values does not exceed, interpolated between neighbours; 0 of none."""
+    """Return the value that a share of the values does not exceed, interpolated; 0 without values."""
     if not values:
         return 0.0
     ordered = sorted(values)
@@ -117,11 +116,11 @@ def percentile(values: Sequence[float], share: float) -> float:
 
 
 def win_by_chance(better: Mapping[str, bool], worse: Mapping[str, bool]) -> float:
-    """The probability that chance alone gives such a win or a larger one (exact sign test over the tasks of both).
+    """Return the probability of such a win, or a larger win, by chance (exact sign test over the common tasks).
 
     Args:
-        better: Whether each task was solved by the variant that seems to win.
-        worse: The same of the other.
+        better: Whether the variant that seems to win solved each task.
+        worse: Whether the other variant solved each task.
     """
     common = better.keys() & worse.keys()
     wins = sum(better[task] and not worse[task] for task in common)
@@ -134,10 +133,10 @@ def choose_best(scores: Mapping[str, Score]) -> Choice | None:
     """Choose by the lower bound of the interval, unless a win within noise costs too many seconds.
 
     Args:
-        scores: Each variant's score by its name. Those that answered no task are no candidates.
+        scores: The scores by the names of the variants. Variants that answered no task are not candidates.
 
     Returns:
-        The choice, None without candidates. Of equals, the faster one is chosen.
+        The choice, None without candidates. If two are equal, the faster one is chosen.
     """
     candidates = {name: score for name, score in scores.items() if score.total}
     ranked = sorted(candidates, key=lambda name: (-candidates[name].interval.low, candidates[name].seconds_per_task))
@@ -152,7 +151,7 @@ def choose_best(scores: Mapping[str, Score]) -> Choice | None:
 
 
 def _cheaper_equal(name: str, scores: Mapping[str, Score]) -> str | None:
-    """A variant that is much faster and over which this one wins within noise, if at all."""
+    """Return a much faster variant that this variant does not beat beyond noise, or None."""
     score = scores[name]
     for other, rival in scores.items():
         if other != name and _is_slower(score, rival) and _is_noise(score, rival):
@@ -176,7 +175,7 @@ def _give_reason(score: Score, slower: Sequence[str], tied: Sequence[str]) -> st
     reason = f"the highest lower bound of the share of solved tasks ({score.interval.low * 100:.0f} %)"
     if slower:
         reason += (
-            f" but for {', '.join(slower)}, which won within noise and took more than {TOLERANCE:g} times the seconds"
+            f" except {', '.join(slower)}, which won within noise and took more than {TOLERANCE:g} times the seconds"
         )
     if tied:
         reason += f"; it beats {', '.join(tied)} only within noise"

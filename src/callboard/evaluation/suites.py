@@ -1,12 +1,11 @@
-"""Find the tasks of a suite: by its name, or in a file or folder of one of the forms that we read.
+"""Find the tasks of a suite by its name, or in a file or folder in a known format.
 
-BFCL's tasks come out of the wheel of its package, which pip downloads and nobody installs: none of its code runs.
+BFCL's tasks come from the wheel of its package. pip downloads the wheel and does not install it, so none of its code
+runs.
 
-Laws: a wheel with another hash is refused, for other tasks would give other figures; the folder is there whole or not at
-all, whoever else downloads it at the same time. The right answers to every task of our own pass the checker, and fit the
-schemas of the tools; docs/evaluation.md lists their categories.
-
-Nothing here is a coroutine: inside one, Ctrl-C would wait for the end of a long file, and then be forgotten.
+Laws: a wheel with another hash is refused, because other tasks would give other figures. The folder is complete or does
+not exist, even if several processes download it at the same time. The right answers to our own tasks pass the checker,
+and fit the schemas of the tools. docs/evaluation.md lists their categories.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ _FILE: Final = "data/tasks.jsonl"
 
 
 def load_own_tasks() -> list[Task]:
-    """All of them, in the order of the file."""
+    """Return all of our own tasks, in the order of the file."""
     text = files("callboard.evaluation").joinpath(_FILE).read_text("utf-8")
     return [*decode_tasks(text.split("\n"), path=_FILE)]
 
@@ -48,15 +47,15 @@ _SIZE: Final = 64 * 1024 * 1024
 
 
 async def pull_bfcl(directory: Path | None = None, *, sha256: str = SHA256, python: str = sys.executable) -> Path:
-    """The folder with BFCL's files, for `load_bfcl`; downloaded (2 MB) if it is not there.
+    """Return the folder with BFCL's files for `load_bfcl`. Download it (2 MB) if it does not exist.
 
     Args:
-        directory: Where it belongs; by default `evaluation/bfcl-eval-2026.3.23` among Callboard's own data.
+        directory: The folder. The default is `evaluation/bfcl-eval-2026.3.23` in Callboard's data directory.
         sha256: The hash of the wheel.
-        python: What runs pip.
+        python: The Python interpreter that runs pip.
 
     Raises:
-        ModelFileError: pip is missing or fails, or the wheel is another one.
+        ModelFileError: pip is missing or fails, or the wheel has another hash.
     """
     directory = directory or data_directory() / "evaluation" / REQUIREMENT.replace("==", "-")
     if directory.is_dir():
@@ -70,7 +69,7 @@ async def pull_bfcl(directory: Path | None = None, *, sha256: str = SHA256, pyth
 
 
 def _unpack(wheel: Path, sha256: str, folder: Path, directory: Path) -> None:
-    """Unpack the files into `folder`, which then becomes `directory`."""
+    """Unpack the files into `folder`, and rename it to `directory`."""
     import zipfile  # noqa: PLC0415 - costs 5 ms, on first use
 
     with wheel.open("rb") as file:
@@ -84,7 +83,7 @@ def _unpack(wheel: Path, sha256: str, folder: Path, directory: Path) -> None:
             path = folder / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(archive.read(_DATA + name))
-    with suppress(OSError):  # somebody else was first
+    with suppress(OSError):  # another process was first
         folder.rename(directory)
 
 
@@ -94,26 +93,26 @@ def _names() -> list[str]:
 
 
 MAX_FILE: Final = 256 * 1024 * 1024
-"""Bytes of a file of tasks."""
+"""Maximum bytes of a file of tasks."""
 
 Load: TypeAlias = Callable[[Sequence[str]], list[Task]]
-"""Loads the tasks of a suite; the categories are a hint about which are wanted, none for all."""
+"""Loads the tasks of a suite. The categories are a hint; an empty sequence means all categories."""
 
 
 def recorded_path() -> Path:
-    """The file of the tasks that `callboard eval add` made."""
+    """Return the file of the tasks that `callboard eval add` made."""
     return evaluation_directory() / "tasks.jsonl"
 
 
 def load_suite(suite: str, categories: Sequence[str] = ()) -> list[Task]:
-    """The tasks of a suite.
+    """Return the tasks of a suite.
 
     Args:
         suite: A name of `SUITES`, a file of tasks, or a folder or file of BFCL or When2Call.
-        categories: Those that are wanted, by default all. Others may come as well.
+        categories: The wanted categories. The default is all. The result may have other categories, too.
 
     Raises:
-        CallerError: There is no such suite, or its files are not as they should be.
+        CallerError: There is no such suite, or its files are in another format.
     """
     if suite in SUITES:
         return SUITES[suite](categories)
@@ -132,7 +131,7 @@ def _load_path(suite: str, categories: Sequence[str]) -> list[Task]:
 
 
 def load_file(path: Path) -> list[Task]:
-    """The tasks of a file, one JSON object a line. Raises CallerError."""
+    """Return the tasks of a file with one JSON object per line. Raises CallerError."""
     try:
         size = path.stat().st_size
         if size > MAX_FILE:
@@ -142,7 +141,7 @@ def load_file(path: Path) -> list[Task]:
         raise CallerError(error.strerror or "cannot be read", path=str(path)) from None
     tasks = [*decode_tasks(lines, path=str(path))]
     if not tasks:
-        raise CallerError("it holds no task", path=str(path))
+        raise CallerError("the file has no tasks", path=str(path))
     return [msgspec.structs.replace(task, suite=task.suite or path.stem) for task in tasks]
 
 
@@ -158,4 +157,4 @@ SUITES: Final[Mapping[str, Load]] = {
     "own": lambda _: load_own_tasks(),
     "recorded": _load_recorded,
 }
-"""The suites by their names."""
+"""Suites by their names."""

@@ -1,11 +1,11 @@
-"""What a model is asked to do with tools, what it did, and whether that was right: the values of `callboard eval`.
+"""The values of `callboard eval`: tasks, attempts of a model, and judgements.
 
-A task is a conversation in steps. A step is one reply of the model: what is said to the model before it, and the calls
-that it has to hold. The results of these calls are written in the step, so that every model reads the same; a step
-without canisters is the reply to the results of the step before. The first reply that is wrong ends the task.
+A task is a conversation in steps. A step is one reply of the model, with the canisters before the reply and the
+expected calls. The step also has the results of these calls, so every model reads the same results. A step without
+canisters is the reply to the results of the previous step. The first wrong reply ends the task.
 
-Law: a task is one line of JSON, and the line gives the same task again. A file of tasks is hostile: a line has at most
-LINE bytes, and nothing in it is run.
+Law: a task is one line of JSON, and decodes to the same task. A file of tasks is not trusted: a line has at most `LINE`
+bytes, and nothing in it is run.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from callboard.core.request import ToolDeclaration
 from callboard.errors import CallerError
 
 LINE: Final = 4 * 1024 * 1024
-"""Bytes of a task."""
+"""Maximum bytes of a task."""
 
 Label: TypeAlias = Literal[
     "no_call",
@@ -36,15 +36,14 @@ Label: TypeAlias = Literal[
     "parallel_collapse",
     "should_not_have_called",
 ]
-"""Why a step was missed: docs/evaluation.md says what each means."""
+"""Reason why a step was missed. docs/evaluation.md explains the labels."""
 
 
 class ExpectedCall(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A call that a step asks for: for each argument, the values that are accepted, as BFCL writes them.
+    """An expected call, with the accepted values of each argument in BFCL's format.
 
-    "" among the values says that the argument may be left out. Inside an object each value is a list of those
-    accepted again. Texts are compared without case, spaces and `,./-_*^`, as BFCL does; those of the arguments in
-    `verbatim` to the letter.
+    The value "" means that the argument is optional. Each value inside an object is again a list of accepted values.
+    Texts are compared as in BFCL, without case, spaces and `,./-_*^`. Arguments in `verbatim` have to match exactly.
     """
 
     name: str
@@ -53,7 +52,7 @@ class ExpectedCall(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class ScriptedResult(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a tool gives back in a task: a text, which with `error` says what went wrong."""
+    """The result of a tool in a task: a text, and an `error` if the call fails."""
 
     text: str
     error: ToolError | None = None
@@ -62,10 +61,10 @@ class ScriptedResult(msgspec.Struct, frozen=True, omit_defaults=True):
 class Step(msgspec.Struct, frozen=True, omit_defaults=True):
     """One reply of the model.
 
-    `canisters` come before it. `expected` are the calls of the reply, in any order unless `ordered`; empty, no call
-    may be made. With `any_call` at least one call of any declared tool is right, and `expected` is empty. `results`
-    are given to the calls of each tool in turn, the last one again where there are more calls. `answer` is what the
-    reply's text has to say: of each entry, one of the spellings, as whole words without case.
+    `canisters` come before the reply. `expected` has the calls of the reply, in any order unless `ordered`. If it is
+    empty, the reply must not have a call. With `any_call`, at least one call of any declared tool is right, and
+    `expected` is empty. `results` are the results of each tool's calls, one after another; the last result repeats.
+    The text of the reply must contain one spelling of each entry of `answer`, as whole words without case.
     """
 
     canisters: tuple[Canister, ...] = ()
@@ -77,7 +76,7 @@ class Step(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Task(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Steps with the same tools. `suite` is where it came from (`bfcl`, `when2call`, `callboard`, or a file's name)."""
+    """Steps with the same tools. `suite` is the source (`bfcl`, `when2call`, `callboard`, or a file's name)."""
 
     identifier: str
     suite: str
@@ -87,10 +86,10 @@ class Task(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Attempt(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a model did at a step: its calls as `Fold` gives them, its text, how the reply ended, and what it cost.
+    """A model's reply at a step: its calls from `Fold`, its text, its ending and its usage.
 
-    A call whose arguments are no JSON object has the arguments None. `failure` is the message of a reply that failed;
-    such a step is missed, but says nothing about the model.
+    A call whose arguments are not a JSON object has the arguments None. `failure` is the message of a failed reply.
+    Such a step is missed, but does not count against the model.
     """
 
     calls: tuple[InvocationCanister, ...] = ()
@@ -101,13 +100,13 @@ class Attempt(msgspec.Struct, frozen=True, omit_defaults=True):
     usage: Usage = Usage()
     failure: str = ""
     scores: Mapping[str, float] = {}
-    """What a gate gave the calls, by their identifiers."""
+    """Scores of the calls from a gate, by the calls' identifiers."""
 
 
 class Judgement(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Whether a step is solved; if not, under which label it was missed, and why, in a sentence.
+    """Whether a step is solved, and if not, the label and the reason.
 
-    The label is "" where the step is solved, and where the reply itself failed.
+    The label is "" if the step is solved, or if the reply failed.
     """
 
     solved: bool
@@ -120,12 +119,12 @@ _decoder: msgspec.json.Decoder[Task] = msgspec.json.Decoder(Task)
 
 
 def encode_task(task: Task) -> bytes:
-    """The task as one line, without the line break."""
+    """Return the task as one line, without the line break."""
     return _encoder.encode(task)
 
 
 def decode_task(line: bytes | str, *, path: str = "") -> Task:
-    """The task of a line. Raises CallerError that names `path` where it is none."""
+    """Return the task of a line. Raises CallerError with `path` if the line is not a task."""
     if len(line) > LINE:
         raise CallerError(f"a task of {len(line)} bytes is too long", path=path, hint=f"at most {LINE}")
     try:
@@ -135,7 +134,7 @@ def decode_task(line: bytes | str, *, path: str = "") -> Task:
 
 
 def decode_tasks(lines: Iterable[bytes | str], *, path: str = "") -> Iterator[Task]:
-    """The tasks of a file, line by line; empty lines are skipped. Raises CallerError that names file and line."""
+    """Yield the tasks of a file's lines. Skip empty lines. Raises CallerError with the file and the line."""
     for number, line in enumerate(lines, 1):
         if line.strip():
             yield decode_task(line, path=f"{path}:{number}")

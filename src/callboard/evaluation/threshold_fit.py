@@ -1,11 +1,11 @@
 """Find the threshold of a gate that solves most of the tasks, from replies whose calls all passed.
 
-A variant with `gate_threshold=fit` asks each task once, with a gate that scores every call and stops none. What any
-threshold would have made of these replies follows from the scores, so that all thresholds are tried on the same replies.
+A variant with `gate_threshold=fit` asks each task once, with a gate that scores every call and stops none. The scores
+show the effect of any threshold, so all thresholds are tried on the same replies.
 
-Laws: nothing is asked. No threshold solves more of these tasks than the fitted one; where none solves more than one that
-stops nothing, it is such a one (a call that the model is certain against is stopped by every threshold). What is not known of a reply, such as the words that stand in place of a stopped
-call, counts as missed where the task asks for it.
+Laws: the model is not asked. No threshold solves more of these tasks than the fitted one. If no threshold helps, the
+fitted one stops nothing, except calls with a score of minus infinity. Unknown parts of a reply, such as the text after a
+stopped call, count as missed if the task needs them.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from callboard.evaluation.task import Attempt, Task
 from callboard.evaluation.variants import FIT, Variant
 
 _DIGITS: Final = 3
-"""Digits of a threshold, where as many keep two scores apart."""
+"""Digits of a threshold, if they are enough to separate two scores."""
 
 
 class ThresholdFit(msgspec.Struct, frozen=True):
-    """The threshold that solved most tasks, and how many were solved where every call passed."""
+    """The threshold that solved most tasks. `solved_without` is the number of solved tasks if every call passes."""
 
     threshold: float
     solved: int
@@ -36,7 +36,7 @@ class ThresholdFit(msgspec.Struct, frozen=True):
 
 
 def fit_thresholds(outcomes: Iterable[TaskOutcome]) -> list[TaskOutcome]:
-    """The outcomes, those of a variant that fits its threshold as they are at the fitted one, which then is its fact."""
+    """Fit the thresholds of variants. Return all outcomes, with the fitted thresholds applied to their variants."""
     outcomes = list(outcomes)
     fitted = {
         each.variant.name: fit_threshold([other for other in outcomes if other.variant.name == each.variant.name])
@@ -52,7 +52,7 @@ def fit_threshold(outcomes: Sequence[TaskOutcome]) -> ThresholdFit:
     """Fit the threshold of one variant.
 
     Args:
-        outcomes: Those of all its tasks; what the endpoint did not answer is left out.
+        outcomes: The outcomes of all tasks. Unanswered tasks are ignored.
     """
     answered = [each for each in outcomes if not each.record.failure]
     attempts = [attempt for each in answered for attempt in each.record.attempts]
@@ -75,21 +75,21 @@ def fit_threshold(outcomes: Sequence[TaskOutcome]) -> ThresholdFit:
 
 
 def _gaps(scores: Sequence[float]) -> Iterator[tuple[float, float]]:
-    """Between two scores, and above the last one: the places where a threshold makes a difference."""
+    """Yield the gaps between two scores, and the gap above the last score. Thresholds within a gap are equal."""
     yield from pairwise(scores)
     if scores:
         yield scores[-1], scores[-1] + 1
 
 
 def _round(value: float, below: float) -> float:
-    """The value to a few digits, if it is still below the other."""
+    """Round the value to a few digits, if it stays below the other value."""
     short = float(f"{value:.{_DIGITS}g}")
     return short if short < below else value
 
 
 def _apply(outcome: TaskOutcome, threshold: float) -> TaskOutcome:
     variant = outcome.variant
-    # The same threshold may be compared that somebody named: two variants of one name would be counted as one.
+    # Mark the name as fitted, because another variant may have the same threshold and would have the same name.
     name = variant.name.replace(FIT, f"gate_threshold={threshold:g} (fitted)")
     fitted = Variant(name, {**variant.facts, "gate_threshold": threshold}, fits_threshold=True)
     record = replace(outcome.record, variant=name, attempts=_stop_calls(outcome, threshold))
@@ -97,9 +97,9 @@ def _apply(outcome: TaskOutcome, threshold: float) -> TaskOutcome:
 
 
 def _stop_calls(outcome: TaskOutcome, threshold: float) -> tuple[Attempt, ...]:
-    """The attempts as they are with this threshold, up to the first that it changes.
+    """Return the attempts with this threshold, up to the first attempt that it changes.
 
-    What would follow on a step that is then solved is not known: such a task stays as it is, and missed.
+    If the changed step is solved, the reply to the next step is not known. Such a task stays unchanged, and missed.
     """
     task, attempts = outcome.task, outcome.record.attempts
     for at, attempt in enumerate(attempts):

@@ -1,10 +1,9 @@
-"""What is compared: ways to ask one model for calls, each a set of facts above those of its profile.
+"""Variants: ways to ask one model for calls. Each variant is a set of facts that override the model's profile.
 
-A variant is written as words with blanks between them: `FACT=VALUE`, or the name of a row of `PRESETS`. Alternatives
-stand between bars, and every combination of them is a variant: `mode=native|validated dialect=json|hermes` are four.
+A variant is written as words separated by spaces: `FACT=VALUE`, or the name of a preset in `PRESETS`. Bars separate
+alternatives, and every combination is a variant: `mode=native|validated dialect=json|hermes` are four.
 
-Laws: every variant has facts that the model's profile takes; no two of a matrix ask in the same way, so nothing is
-measured twice.
+Laws: every variant has valid facts of a profile. No two variants of a matrix ask in the same way.
 """
 
 from __future__ import annotations
@@ -23,13 +22,13 @@ from callboard.profiles import Profile, resolve
 from callboard.text.suggest import suggest
 
 DEFAULT: Final = "default"
-"""The name of the variant that adds no facts: what Callboard picks by itself."""
+"""Name of the variant without facts, for Callboard's own choice."""
 ALL: Final = "all"
 """The word for the matrix of all presets."""
 FIT: Final = "gate_threshold=fit"
 """The word for the threshold that solves most of the tasks."""
 MAX_VARIANTS: Final = 64
-"""Combinations of one comparison: more are a mistake of the shell, or days of work."""
+"""Maximum variants of one comparison. More are a mistake in the shell, or take days."""
 
 PRESETS: Final[Mapping[str, Mapping[str, Any]]] = MappingProxyType(
     {
@@ -42,18 +41,18 @@ PRESETS: Final[Mapping[str, Mapping[str, Any]]] = MappingProxyType(
         "confidence": {"gate": "confidence"},
     }
 )
-"""Facts by a word that stands for them."""
+"""Facts by the names of presets."""
 FITTED: Final = tuple([f"{name} {FIT}" if "gate" in facts else name for name, facts in PRESETS.items()])
-"""All presets, those with a gate at the threshold that fits the model."""
+"""All presets. Presets with a gate fit its threshold to the model."""
 
 
 class Variant(msgspec.Struct, frozen=True):
-    """One way to ask: its name in reports, and the facts that it adds to the profile."""
+    """A way to ask a model: a name for reports, and facts that override the profile."""
 
     name: str
     facts: Mapping[str, Any] = {}
     fits_threshold: bool = False
-    """Every call passes and is scored, and `fit_thresholds` finds the threshold afterwards."""
+    """True if every call is scored and passes, and `fit_thresholds` finds the threshold afterwards."""
 
 
 def make_variants(model: str, texts: Iterable[str], user: Mapping[str, Any] | None = None) -> tuple[Variant, ...]:
@@ -61,14 +60,14 @@ def make_variants(model: str, texts: Iterable[str], user: Mapping[str, Any] | No
 
     Args:
         model: The model's name.
-        texts: Variants as a person writes them; `all` stands for every preset. None at all is the default alone.
-        user: The user's own facts of the model, which a variant's go above.
+        texts: Texts of variants. `all` means every preset. Without texts there is only the default.
+        user: The user's own facts about the model. The facts of a variant override them.
 
     Returns:
-        The variants in their order, without those that ask as an earlier one does.
+        The variants in their order, without variants that ask in the same way as an earlier one.
 
     Raises:
-        CallerError: A word is no preset, or a fact or its value is not one of a profile; or there are too many.
+        CallerError: A word is not a preset, a fact or its value is not valid, or there are too many variants.
     """
     variants = [variant for text in [*texts] or [DEFAULT] for variant in _expand(text)]
     if len(variants) > MAX_VARIANTS:
@@ -85,12 +84,12 @@ def make_variants(model: str, texts: Iterable[str], user: Mapping[str, Any] | No
 
 
 def describe_facts(facts: Mapping[str, Any]) -> str:
-    """Facts on one line, as `--profile` takes them."""
+    """Return facts on one line, in the format of `--profile`."""
     return " ".join([f"{fact}={msgspec.json.encode(value).decode()}" for fact, value in facts.items()])
 
 
 def _expand(text: str) -> list[Variant]:
-    """Every combination of the alternatives of a text."""
+    """Return every combination of the alternatives in a text."""
     if text.strip() == ALL:
         return [Variant(name, facts) for name, facts in PRESETS.items()]
     words = [word.split("|") for word in text.split()]
@@ -107,7 +106,7 @@ def _expand(text: str) -> list[Variant]:
 
 
 def _complete(words: Sequence[Sequence[str]], choice: Sequence[str]) -> list[str]:
-    """The chosen words, with the fact's name in front of those that are only another value."""
+    """Return the chosen words. Add the fact's name to words that are only a value."""
     return [
         each if "=" in each or "=" not in alternatives[0] else f"{alternatives[0].partition('=')[0]}={each}"
         for alternatives, each in zip(words, choice, strict=True)
@@ -134,6 +133,6 @@ def _read_word(word: str) -> Mapping[str, Any]:
 
 
 def _identify(model: str, variant: Variant, user: Mapping[str, Any]) -> tuple[Profile, Plan]:
-    """What is asked for in this variant. Raises CallerError where its facts are none."""
+    """Return the profile and the plan of a variant. Raises CallerError if its facts are not valid."""
     resolution = resolve(model, {**user, **variant.facts})
     return msgspec.structs.replace(resolution.profile, mode=resolution.mode), make_plan(resolution)

@@ -1,4 +1,4 @@
-"""What Callboard reports about itself: OpenTelemetry spans and metrics, counts of tool calls, log lines."""
+"""Telemetry: OpenTelemetry spans and metrics, counts of tool calls, and log lines."""
 
 from callboard.telemetry.counts import ToolCount, tool_counts
 from callboard.telemetry.spans import (

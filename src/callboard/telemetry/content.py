@@ -1,8 +1,8 @@
-"""Conversations, calls and results as the conventions' JSON, masked and cut: what spans hold where content is asked for.
+"""Conversations, calls and results as JSON of the conventions, masked and cut, for spans with content.
 
-Laws: an attribute has at most about `limit` characters, and making it costs no more than that, however long the
-conversation is; the newest messages are those that are kept. What no part of the conventions fits is a `generic` part.
-Bytes of pictures and files are never written, only how many there are.
+Laws: an attribute has at most about `limit` characters. Its cost depends on the limit, not on the length of the
+conversation. The newest messages are included. Content without a part in the conventions is a `generic` part. Bytes of
+pictures and files are never included, only their number.
 """
 
 from __future__ import annotations
@@ -33,23 +33,23 @@ from callboard.telemetry.masking import MASK, mask_secrets
 _T = TypeVar("_T")
 _CUT: Final = "…"
 _LEAST: Final = 16
-"""What a value costs at least: its quotes, commas and names."""
+"""Minimum characters of a value with its quotes, commas and names."""
 _DEPTH: Final = 16
 _MAX_KEY: Final = 200
 _LARGEST: Final = 2**63
-"""JSON has larger numbers; the encoder has not, nor have those who read spans."""
+"""Limit of integers, because the encoder and readers of spans do not support larger numbers."""
 _SECRET_KEY: Final = re.compile(r"(?:api[_-]?key|token|secret|passw(?:or)?d|authorization|cookie)s?$", re.IGNORECASE)
 
 
 class Clipper:
-    """Masks values, and cuts them to a number of characters in all."""
+    """Masks values, and cuts them to a total number of characters."""
 
     def __init__(self, limit: int) -> None:
         self.room = limit
 
     def text(self, text: str) -> str:
-        """The text, masked, as far as there is room."""
-        # Masked before it is cut: half of a secret is not recognized as one.
+        """Return the masked text, as far as there is room."""
+        # Mask before cutting, because half of a secret is not recognized.
         masked = mask_secrets(_encodable(text[: 2 * max(self.room, 0)]))
         is_cut = len(masked) > self.room or len(text) > 2 * self.room
         clipped = masked[: max(self.room, 0)] + _CUT if is_cut else masked
@@ -57,13 +57,13 @@ class Clipper:
         return clipped
 
     def name(self, name: str) -> str:
-        """A name or an identifier: short, and never left out."""
+        """Return a masked name or identifier. It is short, and never left out."""
         masked = mask_secrets(_encodable(name[:_MAX_KEY]))
         self.room -= len(masked) + _LEAST
         return masked
 
     def value(self, value: Any, depth: int = 0) -> Any:
-        """Any JSON; what is too deep, and what there is no room for, is left out."""
+        """Return any JSON value, without parts that are too deep or do not fit."""
         if isinstance(value, str):
             return self.text(value)
         self.room -= _LEAST
@@ -85,7 +85,7 @@ class Clipper:
         return name, MASK if is_secret else self.value(value, depth + 1)
 
     def while_room(self, items: Iterable[_T], depth: int = 0) -> Iterator[_T]:
-        """The items one by one, as long as there is room for another one."""
+        """Yield the items while there is room."""
         for each in items:
             if self.room <= 0 or depth > _DEPTH:
                 return
@@ -93,7 +93,7 @@ class Clipper:
 
 
 def encode_messages(canisters: Sequence[Canister], limit: int) -> list[dict[str, Any]]:
-    """`gen_ai.input.messages`: the last of the conversation, the oldest of them first."""
+    """Return `gen_ai.input.messages`: the newest messages of the conversation, in their order."""
     clip = Clipper(limit)
     messages: list[dict[str, Any]] = []
     for canister in clip.while_room(reversed(canisters)):
@@ -106,14 +106,14 @@ def encode_messages(canisters: Sequence[Canister], limit: int) -> list[dict[str,
 
 
 def encode_reply(canisters: Sequence[Canister], finish_reason: str, limit: int) -> list[dict[str, Any]]:
-    """`gen_ai.output.messages`: one message, since a reply is one choice."""
+    """Return `gen_ai.output.messages`: one message, because a reply is one choice."""
     clip = Clipper(limit)
     parts = [part for canister in clip.while_room(canisters) for part in _encode(canister, clip)[1]]
     return [{"role": "assistant", "parts": parts, "finish_reason": finish_reason}]
 
 
 def encode_definitions(tools: Iterable[ToolDeclaration], limit: int) -> list[dict[str, Any]]:
-    """`gen_ai.tool.definitions`."""
+    """Return `gen_ai.tool.definitions`."""
     clip = Clipper(limit)
     definitions = []
     for tool in clip.while_room(tools):
@@ -123,13 +123,13 @@ def encode_definitions(tools: Iterable[ToolDeclaration], limit: int) -> list[dic
 
 
 def encode_object(value: Any, limit: int) -> dict[str, Any]:
-    """`gen_ai.tool.call.arguments` and `.result`, which are objects: what is none is its `content`."""
+    """Return `gen_ai.tool.call.arguments` or `.result`. A value that is not an object is put into `content`."""
     clipped = Clipper(limit).value(value if isinstance(value, Mapping) else {"content": value})
     return dict(clipped)
 
 
 def encode_result(result: ResultCanister, limit: int) -> dict[str, Any]:
-    """`gen_ai.tool.call.result`: the object that the tool gave, or its text as `content`."""
+    """Return `gen_ai.tool.call.result`: the object from the tool, or its text as `content`."""
     text = result.text
     if text.startswith("{") and len(text) <= limit:
         try:
@@ -140,12 +140,12 @@ def encode_result(result: ResultCanister, limit: int) -> dict[str, Any]:
 
 
 def to_json(value: Any) -> str:
-    """As an attribute of a span holds it."""
+    """Return a value as JSON for an attribute of a span."""
     return msgspec.json.encode(value).decode()
 
 
 def _encodable(text: str) -> str:
-    """The text without lone surrogates, which a model may write as escapes and which UTF-8 does not have."""
+    """Replace lone surrogates, which a model may write as escapes and which UTF-8 cannot encode."""
     return text.encode("utf-8", "replace").decode()
 
 

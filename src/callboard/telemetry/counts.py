@@ -1,7 +1,7 @@
-"""How often each tool was called in this process, for how long, and how it failed.
+"""Counts of tool calls in this process, with their duration and failures.
 
-It needs no extra and is never off: a call costs two additions. Names come from the tools that are there, never from a
-model or a client, and no more than `MAX_TOOLS` of them are told apart.
+Counting needs no extra and is always on: a call costs two additions. Names come from existing tools, never from a model
+or a client. At most `MAX_TOOLS` names are counted separately.
 """
 
 from __future__ import annotations
@@ -17,24 +17,24 @@ from callboard.core import Category
 
 MAX_TOOLS: Final = 1000
 OTHERS: Final = "(other)"
-"""What the tools are called together that are too many."""
+"""Common name of the tools beyond `MAX_TOOLS`."""
 UNKNOWN: Final = "(unknown)"
-"""In the place of a name that no tool has."""
+"""Replaces a name that no tool has."""
 DEFERRED: Final = "(deferred)"
-"""In the place of the name of a tool that runs elsewhere: a client may have chosen it."""
+"""Replaces the name of a tool that runs elsewhere, because a client may have chosen the name."""
 
 Outcome: TypeAlias = Category | Literal[""]
 OnToolCall: TypeAlias = Callable[[str, float, Outcome], None]
-"""Called with the tool's name, the seconds, and the failure's category; "" for none."""
+"""Called with the tool's name, the seconds, and the failure's category, "" if the call succeeded."""
 
 
 class ToolCount(msgspec.Struct, frozen=True):
-    """The calls of one tool since the process began."""
+    """The calls of one tool since the process started."""
 
     name: str
     calls: int
     seconds: float
-    """Of all of them together."""
+    """Total seconds of all calls."""
     failures: Mapping[Category, int]
 
     @property
@@ -53,11 +53,11 @@ class _Tally:
 
 _tallies: dict[str, _Tally] = {}
 _listeners: list[OnToolCall] = []
-_lock = threading.Lock()  # a tool may begin a run of its own on a thread
+_lock = threading.Lock()  # a tool may start its own run in a thread
 
 
 def count_tool_call(name: str, seconds: float, outcome: Outcome = "") -> None:
-    """Count a call that is over."""
+    """Count a finished call."""
     with _lock:
         tally = _tallies.get(name)
         if tally is None:
@@ -72,7 +72,7 @@ def count_tool_call(name: str, seconds: float, outcome: Outcome = "") -> None:
 
 
 def tool_counts() -> tuple[ToolCount, ...]:
-    """The calls of each tool in this process, by the tools' names."""
+    """Return the calls of each tool in this process, sorted by the tools' names."""
     with _lock:
         return tuple(
             [
@@ -83,6 +83,6 @@ def tool_counts() -> tuple[ToolCount, ...]:
 
 
 def listen_to_tool_calls(listener: OnToolCall) -> None:
-    """Call a function for each call from now on; once, however often it is given."""
+    """Call a function for each call from now on. Adding the same function again has no effect."""
     if listener not in _listeners:
         _listeners.append(listener)

@@ -1,11 +1,10 @@
-"""Log lines of the servers and of a worker: safe to read, with the identifiers of what they are about, and masked.
+"""Log lines of the servers and of a worker: escaped, masked, and with the identifiers of their subject.
 
-Clients, models and backends choose names, paths and messages, and a log call that forgets to escape one of them lets
-its author write lines of their own. So no call escapes anything: a filter does it for every record, whichever handler
-writes it.
+Clients, models and backends choose names, paths and messages. A log call that forgets to escape them would let others
+forge log lines. So a filter escapes every record of every handler, and log calls escape nothing.
 
-Laws: a record is one line, and the lines of a traceback are indented; neither holds a control character, nor what looks
-like a secret (`masking`). As JSON a record is one line whatever is in it.
+Laws: a record is one line, and the lines of a traceback are indented. Records and tracebacks have no control characters
+and nothing that looks like a secret (`masking`). A JSON record is always one line.
 """
 
 from __future__ import annotations
@@ -32,22 +31,22 @@ _subject: ContextVar[Mapping[str, str]] = ContextVar("callboard.telemetry.logs",
 
 
 def set_log_subject(**identifiers: str) -> None:
-    """Say what the lines of this task are about from now on, such as `request` or `job`."""
+    """Set the identifiers for the log lines of this task, such as `request` or `job`."""
     _subject.set(identifiers)
 
 
 def configure_logs(level: int, log_format: LogFormat) -> None:
-    """Let the process write its log to standard error: our own lines from a level on, others' from warnings on."""
+    """Write the log to standard error. Our own lines start at `level`, the lines of others at warnings."""
     logging.basicConfig(level=logging.WARNING)
     logging.getLogger("callboard").setLevel(level)
     formatter = JsonLines() if log_format == "json" else logging.Formatter(_TEXT)
     for handler in logging.getLogger().handlers:
         handler.setFormatter(formatter)
-        sanitize_records(handler)  # what uvicorn and asyncio say as well
+        sanitize_records(handler)  # also the lines of uvicorn and asyncio
 
 
 class JsonLines(logging.Formatter):
-    """A record as one JSON object: time, level, logger, message, what it is about, the trace where there is one."""
+    """A record as one JSON object: time, level, logger, message, subject, and trace if there is one."""
 
     def format(self, record: logging.LogRecord) -> str:
         line = {
@@ -66,10 +65,10 @@ class JsonLines(logging.Formatter):
 
 
 class SafeRecords(logging.Filter):
-    """Escapes what is put into a record's message. It refuses no record."""
+    """Escapes the arguments of a record's message. It accepts every record."""
 
     def filter(self, record: logging.LogRecord) -> bool:
-        if getattr(record, "is_safe", False):  # of another handler's filter
+        if getattr(record, "is_safe", False):  # another handler's filter has done this
             return True
         record.is_safe = True
         if isinstance(record.args, tuple):
@@ -79,7 +78,7 @@ class SafeRecords(logging.Filter):
         if not record.args:
             record.msg = mask_secrets(display(str(record.msg)))
         if record.exc_info and record.exc_info[0] is not None and not record.exc_text:
-            # A formatter takes this text for the traceback, and makes none of its own.
+            # A formatter uses this text instead of its own traceback.
             record.exc_text = _indent(mask_secrets(_EXCEPTIONS.formatException(record.exc_info)))
         if record.stack_info:
             record.stack_info = _indent(record.stack_info)
@@ -90,15 +89,15 @@ _safe_records = SafeRecords()
 
 
 def sanitize_records(target: logging.Logger | logging.Handler) -> None:
-    """Make every record safe that the logger is given, or that the handler writes. Twice is as good as once."""
+    """Sanitize every record of a logger or a handler. A second call has no effect."""
     target.addFilter(_safe_records)
 
 
 def _safe(value: Any) -> Any:
-    """Numbers stay what they are, for a message may say how many digits it wants."""
+    """Escape and mask a value. Keep numbers, because a message may format their digits."""
     return value if isinstance(value, _NUMBERS) else mask_secrets(display(str(value)))
 
 
 def _indent(text: str) -> str:
-    """With every line indented, so that none of them looks like a record."""
+    """Indent every line, so that no line looks like a record."""
     return "\n".join([_INDENT + display(line) for line in text.split("\n")])

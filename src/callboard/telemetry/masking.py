@@ -1,8 +1,7 @@
-"""Mask what looks like a secret in a text that leaves the process.
+"""Mask secrets in a text that leaves the process.
 
-Two kinds are found: keys and tokens by the forms that their makers gave them, and the values of this process's own
-variables whose names say that they are secret. A secret of no known form in nobody's variable is not found, so content
-is captured only where somebody asks for it.
+Two kinds of secrets are found: keys and tokens in known formats, and the values of environment variables with names of
+secrets. Other secrets are not found, so content is captured only if you ask for it.
 """
 
 from __future__ import annotations
@@ -14,11 +13,11 @@ from typing import Final
 
 MASK: Final = "***"
 _LEAST: Final = 8
-"""Characters below which the value of a variable is no secret: masking it would spoil every text."""
+"""Minimum characters of a variable's value. To mask shorter values would spoil every text."""
 _SECRET_NAME: Final = re.compile(
     r"(?:KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIALS?|PASSPHRASE)S?(?:_|$)", re.IGNORECASE
 )
-# Linear: a form that fails has read a bounded number of characters, or characters where no other form can begin.
+# Linear: a pattern that fails has read a bounded number of characters, or characters at which no pattern can start.
 _FORMS: Final = r"""(?xsa)
       ----[-]?[ ]?BEGIN[ ][A-Z0-9 ]{0,40}PRIVATE[ ]KEY(?:[ ]BLOCK)?[ ]?----
         .*?(?:----[-]?[ ]?END[ ][A-Z0-9 ]{0,40}PRIVATE[ ]KEY(?:[ ]BLOCK)?[ ]?----[-]?|\Z)
@@ -82,7 +81,7 @@ _ARGUMENTS: Final = rf"""(?ix)
 
 
 def mask_secrets(text: str) -> str:
-    """The text with `***` in the place of what looks like a secret."""
+    """Replace everything in the text that looks like a secret with `***`."""
     for value in secret_values():
         if value in text:
             text = text.replace(value, MASK)
@@ -95,14 +94,15 @@ def mask_secrets(text: str) -> str:
 
 @cache
 def _patterns() -> tuple[re.Pattern[str], ...]:
-    """Compiled at the first use: it takes 6 ms, and few processes mask anything."""
+    """Compile on first use, because this takes 6 ms, and few processes mask anything."""
     return tuple([re.compile(each) for each in (_FORMS, _HEADERS, _NAMED, _ARGUMENTS)])
 
 
 @cache
 def secret_values() -> tuple[str, ...]:
-    """The values of this process's secret variables as they were first asked for, the longest first: one may begin
-    with another.
+    """Return the values of this process's secret variables at the first call.
+
+    The longest comes first, because one value may start with another.
     """
     values = {value for name, value in os.environ.items() if len(value) >= _LEAST and _SECRET_NAME.search(name)}
     return tuple(sorted(values, key=len, reverse=True))

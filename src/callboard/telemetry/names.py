@@ -1,9 +1,9 @@
-"""The names of OpenTelemetry's conventions for generative AI and MCP, and our own beside them.
+"""The names of OpenTelemetry's conventions for generative AI and MCP, and our own names.
 
-They come from https://github.com/open-telemetry/semantic-conventions-genai (Apache-2.0), where all of them are "in
-development": a later commit may spell them otherwise. `COMMITS` says which one they were read in, by file.
+They come from https://github.com/open-telemetry/semantic-conventions-genai (Apache-2.0). They are all "in development",
+so a later commit may rename them. `COMMITS` has the commit of each file.
 
-Law: no other module spells an attribute or a metric.
+Law: no other module writes the name of an attribute or a metric.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ COMMITS: Final[Mapping[str, str]] = {
     "model/mcp/common.yaml": "0e5e6a8d59d38c9c19556a5164a83cc11a7d53ff",
     "model/mcp/spans.yaml": "9cebdaa9e67c4b34ae9683105494974539eb10d5",
 }
-"""The commits of the conventions' repository, by the file that was read in them."""
+"""Commits of the conventions' repository, by file."""
 
 SCOPE: Final = "callboard"
-"""The instrumentation scope of our spans and metrics."""
+"""Instrumentation scope of our spans and metrics."""
 
-# Operations, which begin the names of their spans.
+# Operations. The name of a span starts with its operation.
 CHAT: Final = "chat"
 INVOKE_AGENT: Final = "invoke_agent"
 EXECUTE_TOOL: Final = "execute_tool"
@@ -52,9 +52,9 @@ INPUT_TOKENS: Final = "gen_ai.usage.input_tokens"
 OUTPUT_TOKENS: Final = "gen_ai.usage.output_tokens"
 CACHED_TOKENS: Final = "gen_ai.usage.cache_read.input_tokens"
 REASONING_TOKENS: Final = "gen_ai.usage.reasoning.output_tokens"
-TOKEN_TYPE: Final = "gen_ai.token.type"  # noqa: S105  # no secret
+TOKEN_TYPE: Final = "gen_ai.token.type"  # noqa: S105  # not a secret
 
-# Content, only where it is asked for.
+# Content, only if it is captured.
 INPUT_MESSAGES: Final = "gen_ai.input.messages"
 OUTPUT_MESSAGES: Final = "gen_ai.output.messages"
 SYSTEM_INSTRUCTIONS: Final = "gen_ai.system_instructions"
@@ -71,7 +71,7 @@ AGENT_NAME: Final = "gen_ai.agent.name"
 CONVERSATION_ID: Final = "gen_ai.conversation.id"
 WORKFLOW_NAME: Final = "gen_ai.workflow.name"
 
-# MCP. The SDK makes the spans of what we send.
+# MCP. The SDK makes the spans of requests that we send.
 MCP_METHOD: Final = "mcp.method.name"
 MCP_PROTOCOL: Final = "mcp.protocol.version"
 RPC_STATUS: Final = "rpc.response.status_code"
@@ -109,12 +109,12 @@ _WORD: Final = re.compile(r"[\w.:-]{1,64}", re.ASCII)
 
 
 def error_word(code: str) -> str:
-    """A code as an `error.type`, which is a label of metrics; an endpoint may write any text where its code stands."""
+    """Return a code as an `error.type`. It is a label of metrics, but an endpoint may send any text as its code."""
     return code if _WORD.fullmatch(code) else "_OTHER"
 
 
 class Metric(NamedTuple):
-    """A histogram: its name, its unit, what it means, and its buckets' upper bounds."""
+    """A histogram: its name, unit, meaning, and the upper bounds of its buckets."""
 
     name: str
     unit: str
@@ -144,4 +144,4 @@ PROVIDERS: Final[Mapping[str, str]] = {
     "messages": "anthropic",
     "gemini": "gcp.gemini",
 }
-"""The provider's name where only the wire is known: the format that the telemetry of such a request has."""
+"""Names of providers by wire, for requests whose provider is not known."""

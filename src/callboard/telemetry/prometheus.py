@@ -1,6 +1,6 @@
-"""Figures for Prometheus that several processes have, and a page of them on loopback. It needs `prometheus_client`.
+"""Prometheus metrics that several processes share, and a page for them on loopback. This needs `prometheus_client`.
 
-Law: no label is a text that a model, a client or a job chose: names of tools that are there, kinds, states, categories.
+Law: no model, client or job chooses a label. Labels are names of existing tools, kinds, states and categories.
 """
 
 from __future__ import annotations
@@ -49,12 +49,12 @@ class ToolMetrics:
 
 @cache
 def tool_metrics() -> ToolMetrics:
-    """Those of this process, counted from the first time on that they are asked for."""
+    """Return the metrics of this process, which count from the first call on."""
     return ToolMetrics()
 
 
 def render_metrics(registries: Iterable[CollectorRegistry]) -> bytes:
-    """The exposition format. With several processes, the figures of all, through PROMETHEUS_MULTIPROC_DIR."""
+    """Return the metrics in the exposition format. PROMETHEUS_MULTIPROC_DIR adds the metrics of all processes."""
     if "PROMETHEUS_MULTIPROC_DIR" not in os.environ:
         return b"".join([generate_latest(each) for each in registries])
     registry = CollectorRegistry()
@@ -66,8 +66,8 @@ class MetricsPage:
     """`/metrics` on a port of this machine's loopback, served by a thread while it is open.
 
     Args:
-        port: 0 takes a free one; `port` then has it.
-        render: Makes the page.
+        port: The port. With 0, a free port is used; `port` has its number.
+        render: Returns the page.
 
     Raises:
         CallerError: The port is taken.
@@ -89,7 +89,7 @@ class MetricsPage:
         self._server.server_close()
 
     def _answer(self, request: dict[str, Any], start: Callable[..., object]) -> list[bytes]:
-        # A web page whose name was made to lead here is not to read it.
+        # Refuse web pages whose host name resolves to this machine.
         if request.get("HTTP_HOST", "").rpartition(":")[0] not in _HOSTS:
             start("421 Misdirected Request", [("Content-Type", "text/plain")])
             return [b"ask for 127.0.0.1\n"]
@@ -106,7 +106,7 @@ class _Server(ThreadingMixIn, WSGIServer):
 
     def get_request(self) -> tuple[socket.socket, Any]:
         connection, address = super().get_request()
-        connection.settimeout(10)  # whoever says nothing goes
+        connection.settimeout(10)  # close silent connections
         return connection, address
 
 

@@ -1,7 +1,7 @@
 """Spans and metrics through OpenTelemetry. Imported when telemetry is turned on.
 
-If the program has no providers of its own, the SDK's send OTLP.
-Law: OpenTelemetry logs what is wrong with a span, and the observed code continues.
+If the program has no providers, the SDK's providers send OTLP.
+Law: OpenTelemetry logs errors of a span, and the observed code continues.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ _T = TypeVar("_T")
 _KINDS: Final[Mapping[str, OtelKind]] = {each.name.lower(): each for each in OtelKind}
 _FAILED: Final = Status(StatusCode.ERROR)
 _trace_context: Final = TraceContextTextMapPropagator()
-"""Only `traceparent` and `tracestate`: baggage is whatever a client wrote, and goes no further."""
+"""Propagates only `traceparent` and `tracestate`, because a client can write anything as baggage."""
 
 
 class Recorder:
-    """Where spans and metrics go. A provider that is None gets none; `max_content` is 0 if no content is captured."""
+    """Records spans and metrics. A provider that is None gets none. `max_content` is 0 if no content is captured."""
 
     def __init__(
         self, tracers: trace.TracerProvider | None, meters: metrics.MeterProvider | None, *, max_content: int = 0
@@ -62,17 +62,17 @@ class Recorder:
     def begin(
         self, name: str, kind: SpanKind, attributes: Attributes, parent: Mapping[str, str] | None
     ) -> RecordedSpan:
-        """Begin a span, below `parent` where its headers name one."""
+        """Start a span. Its parent is the span in the headers of `parent`, if there is one."""
         outer = contexts.get_current() if not parent else _trace_context.extract(parent)
         span = self._tracer.start_span(name, outer, _KINDS[kind], attributes)
         return RecordedSpan(span, trace.set_span_in_context(span, outer), self.max_content)
 
     def current_headers(self) -> Mapping[str, str]:
-        """Headers that name the current span."""
+        """Return the headers of the current span."""
         return _headers(contexts.get_current())
 
     def trace_identifiers(self) -> Mapping[str, str]:
-        """The current span's, as logs have them."""
+        """Return the identifiers of the current span, for logs."""
         current = trace.get_current_span().get_span_context()
         if not current.is_valid:
             return {}
@@ -89,7 +89,7 @@ class Recorder:
 
 
 class RecordedSpan:
-    """A span while it is open. What ends it twice ends it once."""
+    """An open span. A second end has no effect."""
 
     def __init__(self, span: trace.Span, inside: Context, max_content: int) -> None:
         self._span = span
@@ -101,17 +101,17 @@ class RecordedSpan:
 
     @property
     def seconds(self) -> float:
-        """Since it began."""
+        """Seconds since the start of the span."""
         return perf_counter() - self._begun
 
     @property
     def headers(self) -> Mapping[str, str]:
-        """What makes another process's span a child of this one."""
+        """Headers that make another process's span a child of this span."""
         return _headers(self._inside)
 
     @property
     def max_content(self) -> int:
-        """How many characters of content an attribute may have; 0 where none is to be captured."""
+        """Maximum characters of content in an attribute, 0 if content is not captured."""
         return self._max_content if self._span.is_recording() else 0
 
     def __enter__(self) -> Self:
@@ -126,7 +126,7 @@ class RecordedSpan:
         self.end()
 
     async def during(self, awaited: Awaitable[_T]) -> _T:
-        """Await something to which this span is the current one."""
+        """Await something with this span as the current span."""
         token = contexts.attach(self._inside)
         try:
             return await awaited
@@ -134,21 +134,21 @@ class RecordedSpan:
             contexts.detach(token)
 
     def set(self, attributes: Attributes) -> None:
-        """Add attributes, or replace those of the same keys."""
+        """Add or replace attributes."""
         self._span.set_attributes(attributes)
 
     def set_content(self, name: str, content: Any) -> None:
-        """Add an attribute with JSON that was masked and cut."""
+        """Add an attribute with masked and cut JSON."""
         self._span.set_attribute(name, to_json(content))
 
     def fail(self, kind: str) -> None:
-        """Say that it failed, by a word of low cardinality. No message is kept: it may be anybody's."""
+        """Mark the span as failed, with a word of low cardinality. Others may write messages, so none is recorded."""
         self.error_type = kind
         self._span.set_attribute(names.ERROR_TYPE, kind)
         self._span.set_status(_FAILED)
 
     def end(self) -> None:
-        """End it now."""
+        """End the span now."""
         if self._span.is_recording():
             self._span.end()
 
@@ -160,9 +160,9 @@ def _headers(context: Context) -> Mapping[str, str]:
 
 
 SDK_SCOPES: Final = frozenset(("mcp-python-sdk", "acp.telemetry"))
-"""Instrumentation scopes of the spans that the SDKs of MCP and ACP make."""
+"""Instrumentation scopes of the spans from the SDKs of MCP and ACP."""
 _own: list[TracerProvider] = []
-"""The provider that this process made. OpenTelemetry accepts no second one, so it is used again."""
+"""The provider that this process made. It is reused, because OpenTelemetry accepts only one provider."""
 
 
 class SafeSpanExporter(OTLPSpanExporter):
@@ -173,20 +173,20 @@ class SafeSpanExporter(OTLPSpanExporter):
 
 
 def program_tracers() -> trace.TracerProvider | None:
-    """The provider of spans that the program has set, if there is one."""
+    """Return the program's own provider of spans, if there is one."""
     provider = trace.get_tracer_provider()
     return None if isinstance(provider, trace.ProxyTracerProvider) or provider in _own else provider
 
 
 def program_meters() -> metrics.MeterProvider | None:
-    """The provider of metrics that the program has set, if there is one."""
+    """Return the program's own provider of metrics, if there is one."""
     provider = metrics.get_meter_provider()
     # The stand-in for a missing provider has no public name.
     return None if type(provider).__name__ == "_ProxyMeterProvider" else provider
 
 
 def send_spans(endpoint: str | None, timeout: float | None, service: str) -> TracerProvider:
-    """A provider that sends spans in batches. It becomes the program's."""
+    """Return a provider that sends spans in batches, and make it the program's provider."""
     if not _own:
         _own.append(TracerProvider(resource=_resource(service), shutdown_on_exit=False))
         trace.set_tracer_provider(_own[0])
@@ -196,16 +196,16 @@ def send_spans(endpoint: str | None, timeout: float | None, service: str) -> Tra
 
 
 def send_metrics(endpoint: str | None, timeout: float | None, service: str) -> MeterProvider:
-    """A provider that sends metrics every OTEL_METRIC_EXPORT_INTERVAL milliseconds. It stays Callboard's own."""
+    """Return a provider for Callboard's metrics that sends them every OTEL_METRIC_EXPORT_INTERVAL milliseconds."""
     reader = PeriodicExportingMetricReader(OTLPMetricExporter(endpoint=endpoint, timeout=timeout))
     return MeterProvider([reader], resource=_resource(service))
 
 
 def without_messages(span: ReadableSpan) -> ReadableSpan:
-    """The span as it may be sent. Spans of other scopes than `SDK_SCOPES` are returned unchanged.
+    """Remove messages from a span of `SDK_SCOPES`. Return other spans unchanged.
 
-    The SDKs put the text of a server, a tool or a transport into the status and events of a failed span. Only an
-    `error.type` remains, as in our own spans.
+    The SDKs put texts of servers, tools and transports into the status and events of a failed span. Keep only an
+    `error.type`, as in our own spans.
     """
     scope = span.instrumentation_scope
     if scope is None or scope.name not in SDK_SCOPES or not (span.events or span.status.description):

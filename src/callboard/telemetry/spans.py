@@ -1,10 +1,10 @@
 """Spans and measured values. While telemetry is off, a span is `NO_SPAN`, which does nothing.
 
-Nothing of OpenTelemetry is imported until `enable` turns telemetry on. A hot path looks at `switch.recorder` before it
-makes the attributes of a span.
+OpenTelemetry is imported only when `enable` turns telemetry on. A hot path checks `switch.recorder` before it makes the
+attributes of a span.
 
-Laws: telemetry never changes what is done, and none of its failures reaches the caller. The name, status and attributes
-of a span hold no text of a model, a tool or a client, except names of models and tools, unless content is captured.
+Laws: telemetry never changes behavior, and the caller never sees its failures. Without content capture, spans have no
+text of models, tools or clients, except names of models and tools.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _NOTHING: Final[Mapping[str, str]] = {}
 
 
 class Switch:
-    """Where this process tells what it does; None is nowhere."""
+    """The recorder of this process, None if telemetry is off."""
 
     recorder: Recorder | None = None
 
@@ -33,7 +33,7 @@ switch: Final = Switch()
 
 
 class NoSpan:
-    """The span of a process that tells nothing."""
+    """The span of a process without telemetry."""
 
     headers: Mapping[str, str] = _NOTHING
     max_content = 0
@@ -73,19 +73,19 @@ def open_span(
     *,
     parent: Mapping[str, str] | None = None,
 ) -> Span:
-    """Begin a span.
+    """Start a span.
 
-    Used with `with` it is the parent of all that begins within. A generator, whose caller's context it would change,
-    opens it without, awaits within `Span.during`, and ends it.
+    In a `with` statement, it is the parent of all spans that start within. In a generator, `with` would change the
+    caller's context. So a generator opens the span without `with`, awaits within `Span.during`, and ends the span.
 
     Args:
-        name: Of low cardinality: it has no identifier in it.
-        kind: Its place between processes.
-        attributes: What is known of it already; the keys are those of `names`.
-        parent: Headers of whoever asked for it, such as `traceparent`; without them it is the span that is current.
+        name: A name of low cardinality, without identifiers.
+        kind: The span's role between processes.
+        attributes: Attributes that are known at the start, with keys from `names`.
+        parent: Headers of the request, such as `traceparent`. By default the parent is the current span.
 
     Returns:
-        The span, which its caller ends.
+        The span. The caller ends it.
     """
     recorder = switch.recorder
     return NO_SPAN if recorder is None else recorder.begin(name, kind, attributes or {}, parent)
@@ -98,10 +98,10 @@ def record(metric: Metric, value: float, attributes: Attributes) -> None:
 
 
 def current_headers() -> Mapping[str, str]:
-    """The headers that make another process's span a child of the one that is current."""
+    """Return the headers that make another process's span a child of the current span."""
     return _NOTHING if switch.recorder is None else switch.recorder.current_headers()
 
 
 def trace_identifiers() -> Mapping[str, str]:
-    """`trace_id` and `span_id` of the span that is current, for log lines; empty where there is none."""
+    """Return `trace_id` and `span_id` of the current span for log lines, empty if there is none."""
     return _NOTHING if switch.recorder is None else switch.recorder.trace_identifiers()

@@ -1,6 +1,6 @@
 """`[telemetry]` in the user's callboard.toml, and turning telemetry on and off.
 
-The addresses say where prompts may go, so no project's file has them, trusted or not.
+Prompts may be sent to the addresses, so a project's file may not set them, even if it is trusted.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ class TelemetrySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     """`[telemetry]`."""
 
     endpoint: str = ""
-    """Where OTLP is sent over HTTP, such as `http://127.0.0.1:4318`; empty leaves it to OTEL_EXPORTER_OTLP_ENDPOINT."""
+    """URL for OTLP over HTTP, such as `http://127.0.0.1:4318`. The default is OTEL_EXPORTER_OTLP_ENDPOINT."""
     service_name: str = ""
-    """In the place of `callboard`; OTEL_SERVICE_NAME goes above it."""
+    """Name of the service. OTEL_SERVICE_NAME overrides it, and the default is `callboard`."""
     capture_content: bool = False
-    """Whether messages, arguments and results are put into spans, with secrets masked."""
+    """True to put messages, arguments and results into spans, with secrets masked."""
     max_content: Annotated[int, msgspec.Meta(ge=0, le=1_000_000)] = 16_384
-    """Characters of one attribute with content; what is more is cut."""
+    """Maximum characters of one attribute with content. Longer content is cut."""
     logs: LogFormat = "text"
-    """How the gateway, a worker and the board write their log: lines to read, or one JSON object a line."""
+    """Format of the logs of the gateway, workers and the board: readable lines, or one JSON object per line."""
 
     def __post_init__(self) -> None:
         if self.endpoint:
@@ -51,16 +51,16 @@ class TelemetrySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
                 raise ValueError("an endpoint begins with http:// or https:// and a host")
 
     def captures(self, environ: Mapping[str, str]) -> bool:
-        """Whether content is asked for, here or in the environment."""
+        """Return whether the settings or the environment ask for content."""
         return self.capture_content or environ.get(CAPTURE_VARIABLE, "").lower() in _CAPTURES
 
     def log_format(self, environ: Mapping[str, str]) -> LogFormat:
-        """How log lines are written; CALLBOARD_LOGS goes above the file."""
+        """Return the format of log lines. CALLBOARD_LOGS overrides the file."""
         return "json" if environ.get(LOGS_VARIABLE, self.logs).lower() == "json" else "text"
 
 
 def wants_telemetry(settings: TelemetrySettings, environ: Mapping[str, str]) -> bool:
-    """Whether the settings or the environment say where telemetry goes, and nothing says that it is off."""
+    """Return whether the settings or the environment set an endpoint, and telemetry is not disabled."""
     if environ.get("OTEL_SDK_DISABLED", "").lower() == "true":
         return False
     variables = (_ENDPOINT, *[_variable(signal) for signal in _SIGNALS])
@@ -74,20 +74,20 @@ def enable(
     meter_provider: MeterProvider | None = None,
     timeout: float | None = None,
 ) -> None:
-    """Tell what this process does from now on, as spans and metrics.
+    """Record spans and metrics of this process from now on.
 
-    A provider that the program has set for OpenTelemetry is used. Where there is none, OTLP is sent over HTTP; the
-    provider of spans becomes the program's, so that other libraries' spans are in the same traces. The variables
-    OTEL_TRACES_EXPORTER and OTEL_METRICS_EXPORTER may say `none`; the other standard ones are OpenTelemetry's own.
+    OpenTelemetry providers of the program are used if there are any. Otherwise OTLP is sent over HTTP. The provider of
+    spans becomes the program's provider, so that spans of other libraries are in the same traces. The variables
+    OTEL_TRACES_EXPORTER and OTEL_METRICS_EXPORTER may be `none`. OpenTelemetry reads the other standard variables.
 
     Args:
-        settings: What `[telemetry]` says.
-        tracer_provider: In the place of any other.
-        meter_provider: Likewise.
-        timeout: Seconds that one batch has to be sent in, tries and all, unless OTEL_EXPORTER_OTLP_TIMEOUT says it.
+        settings: The settings from `[telemetry]`.
+        tracer_provider: A provider of spans to use instead.
+        meter_provider: A provider of metrics to use instead.
+        timeout: Seconds to send one batch, including retries. OTEL_EXPORTER_OTLP_TIMEOUT overrides it.
 
     Raises:
-        CallerError: The extra `otel` is not installed, or OTLP is to be sent in a way that this library lacks.
+        CallerError: The extra `otel` is not installed, or the exporter or protocol is not supported.
     """
     if switch.recorder is not None:
         return
@@ -108,7 +108,7 @@ def enable(
 
 
 def disable() -> None:
-    """Stop telemetry and send what is left. Providers that the program set stay open."""
+    """Stop telemetry and send remaining data. The program's own providers stay open."""
     switch.recorder = None
     while _shutdowns:
         _shutdowns.pop()()
@@ -117,16 +117,16 @@ def disable() -> None:
 def _sender(
     settings: TelemetrySettings, signal: str, timeout: float | None
 ) -> tuple[str | None, float | None, str] | None:
-    """The endpoint, the timeout and the service name of a signal's exporter. None leaves a value to the exporter.
+    """Return the endpoint, the timeout and the service name for a signal's exporter. None means the exporter's default.
 
-    The whole result is None if the signal is not sent.
+    Return None if the signal is not sent.
     """
     variable = f"OTEL_{signal.upper()}_EXPORTER"
     exporter = os.environ.get(variable, "otlp").strip() or "otlp"
     if exporter == "none":
         return None
     if exporter != "otlp":
-        hint = "otlp and none are there; a program of your own sets any provider before it calls enable"
+        hint = "use otlp or none; your own program can set any provider before it calls enable"
         raise CallerError(f"no exporter {exporter!r}", path=variable, hint=hint)
     for name in (f"OTEL_EXPORTER_OTLP_{signal.upper()}_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL"):
         if os.environ.get(name, "http/protobuf") != "http/protobuf":

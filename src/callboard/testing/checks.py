@@ -1,7 +1,7 @@
-"""The checks of the strict fakes, which `strict.toml` names: each finds in a request's body what a server refuses.
+"""The checks of the strict fakes, which `strict.toml` names. Each check finds parts of a request that a server refuses.
 
-A check is a generator that yields, for each thing that is refused, the values that the refusal's message names. None
-uses another one. Bodies may have any shape, for a test may send anything: what a check cannot read it lets pass.
+A check is a generator. For each refused part, it yields the values for the refusal's message. No check uses another
+check. Tests may send anything, so a check ignores everything that it cannot read.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def _roles(body: Body) -> list[Any]:
 
 
 def _arguments(body: Body, empty: Any = None) -> Iterator[Any]:
-    """The arguments of past calls; `empty` stands for missing and empty ones."""
+    """Yield the arguments of past calls. `empty` replaces missing and empty arguments."""
     for _, call in _calls(body):
         if isinstance(function := call.get("function"), Mapping):
             arguments = function.get("arguments")
@@ -42,7 +42,7 @@ def _arguments(body: Body, empty: Any = None) -> Iterator[Any]:
 
 
 def _calls(body: Body) -> Iterator[tuple[int, Mapping[str, Any]]]:
-    """The calls of past replies, each with the index of its message."""
+    """Yield the calls of past replies, each with the index of its message."""
     for index, message in enumerate(messages(body)):
         if message.get("role") == "assistant":
             for call in _objects(message.get("tool_calls")):
@@ -55,13 +55,12 @@ def _parts(body: Body) -> Iterator[Mapping[str, Any]]:
 
 
 def _functions(body: Body) -> list[Mapping[str, Any]]:
-    """The declared functions."""
     functions = [item.get("function") for item in _objects(body.get("tools"))]
     return [function for function in functions if isinstance(function, Mapping)]
 
 
 def _schemas(schema: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
-    """A schema and all that are in it, each with its path."""
+    """Yield a schema and its nested schemas, each with its path."""
     yield path, schema
     if not isinstance(schema, Mapping):
         return
@@ -78,13 +77,13 @@ def _schemas(schema: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[st
 
 
 def _forced_choice(body: Body) -> str:
-    """How a call is forced: `required`, `specified` for a named tool, empty if none is."""
+    """Return `required` if a call is forced, `specified` if a named tool is forced, "" otherwise."""
     choice = body.get("tool_choice")
     return "specified" if isinstance(choice, Mapping) else "required" if choice == "required" else ""
 
 
 def _thinks(body: Body) -> bool:
-    """Thinking is on unless it is switched off, as with the providers whose checks ask for it."""
+    """Return whether thinking is on, which is the default of the providers with these checks."""
     thinking = body.get("thinking")
     return not isinstance(thinking, Mapping) or thinking.get("type") != "disabled"
 
@@ -95,7 +94,7 @@ def _thinks(body: Body) -> bool:
 def lacks(
     body: Body, fields: Sequence[str], roles: Sequence[str] = (), roles_but: Sequence[str] = (), null: bool = False
 ) -> Values:
-    """A message without any of the fields; with `null`, one whose value is null does not count."""
+    """Find messages without any of the fields. With `null`, a field that is null counts as missing."""
     for message in messages(body):
         is_asked = message.get("role") in roles if roles else message.get("role") not in roles_but
         if is_asked and all(message.get(field) is None if null else field not in message for field in fields):
@@ -103,12 +102,12 @@ def lacks(
 
 
 def roles_in_turn(body: Body, roles: Sequence[str], last: bool = False) -> Values:
-    """Two roles one after the other; with `last`, at the end."""
+    """Find two roles one after the other. With `last`, look only at the end."""
     yield from [{} for pair in [*pairwise(_roles(body))][-1 if last else 0 :] if list(pair) == list(roles)]
 
 
 def prefill_with_thinking(body: Body) -> Values:
-    """Thinking is on as it is by default for a template that knows it."""
+    """Find a prefill while thinking is on, which is the default of templates that support it."""
     template = body.get("chat_template_kwargs")
     thinks = not isinstance(template, Mapping) or template.get("enable_thinking", True)
     if thinks and _roles(body)[-1:] == ["assistant"]:
@@ -121,7 +120,7 @@ def prefill_without_prefix(body: Body) -> Values:
 
 
 def systems(body: Body, after: int = 0, most: int = 0) -> Values:
-    """More system messages than `most`, from the index `after` on."""
+    """Find more system messages than `most`, from the index `after` on."""
     if _roles(body)[after:].count("system") > most:
         yield {}
 
@@ -153,7 +152,7 @@ def part(body: Body, kind: str) -> Values:
 
 
 def picture_elsewhere(body: Body) -> Values:
-    """A picture that is not in the message itself."""
+    """Find pictures that are not embedded in the message."""
     for each in _parts(body):
         picture = each.get("image_url")
         address = picture.get("url") if isinstance(picture, Mapping) else picture
@@ -206,7 +205,7 @@ def result_without_call(body: Body) -> Values:
 
 
 def call_without_result(body: Body) -> Values:
-    """Each reply's calls are answered by the messages that follow."""
+    """Find calls without a result in the messages directly after their reply."""
     due: list[str] = []
     for message in [*messages(body), {}]:
         if message.get("role") == "tool":
@@ -222,7 +221,7 @@ def call_without_result(body: Body) -> Values:
 
 
 def calls_without_reasoning(body: Body, empty: bool) -> Values:
-    """With `empty`, an empty reasoning will do."""
+    """Find calls without reasoning. With `empty`, accept empty reasoning."""
     for index, _ in _calls(body) if _thinks(body) else ():
         reasoning = messages(body)[index].get("reasoning_content")
         if reasoning is None or not (reasoning or empty):
@@ -237,7 +236,7 @@ def reasoning(body: Body) -> Values:
 
 
 def forbidden_fields(body: Body) -> Values:
-    """Mistral's, for fields of which a thread shows the refusal; the message is JSON."""
+    """Find fields that Mistral refuses according to a thread. The message is JSON."""
     places: list[tuple[list[Any], Any]] = [
         (["body", "messages", index, "assistant", "reasoning_content"], message["reasoning_content"])
         for index, message in enumerate(messages(body))
@@ -260,7 +259,7 @@ def options(
     present: Sequence[str] = (),
     named: Sequence[str] = (),
 ) -> Values:
-    """Fields that are true, that are not, that are not null, and that are there."""
+    """Find a body with fields that are true (`on`), false (`off`), not null (`present`) and present (`named`)."""
     if (
         all(body.get(field) for field in on)
         and not any(body.get(field) for field in off)
@@ -304,7 +303,7 @@ def choice_without_tools(body: Body) -> Values:
 
 
 def unknown_choice(body: Body, named: bool = False) -> Values:
-    """With `named`, only a name that is an object is known besides the words."""
+    """Find a choice that is not a known word. With `named`, only an object can name a tool."""
     choice = body.get("tool_choice")
     is_other = choice is not None and not isinstance(choice, Mapping) if named else isinstance(choice, str)
     if is_other and choice not in ("auto", "none", "required"):
@@ -336,7 +335,7 @@ def no_function(body: Body) -> Values:
 
 
 def mixed_strictness(body: Body) -> Values:
-    """A tool that does not say is not strict."""
+    """Find tools with mixed strictness. A tool without the field is not strict."""
     if len({bool(function.get("strict")) for function in _functions(body)}) > 1:
         yield {}
 
@@ -350,7 +349,7 @@ def too_many_tools(body: Body, most: int) -> Values:
 
 
 def schema_without_grammar(body: Body) -> Values:
-    """What llama.cpp's converter cannot turn into a grammar."""
+    """Find schemas that llama.cpp cannot convert to a grammar."""
     for function in _functions(body):
         whole = function.get("parameters")
         for path, schema in _schemas(whole):
@@ -388,7 +387,7 @@ def combined_root(body: Body) -> Values:
 
 
 def loose_schema(body: Body) -> Values:
-    """OpenAI's, of tools that are declared strict."""
+    """Find schemas of strict tools that OpenAI refuses."""
     for function in _functions(body):
         for path, schema in _schemas(function.get("parameters")) if function.get("strict") else ():
             if isinstance(schema, Mapping) and (why := _not_strict(schema)):
@@ -410,7 +409,7 @@ def _not_strict(schema: Mapping[str, Any]) -> str:
 
 
 def unknown_keyword(body: Body) -> Values:
-    """Keywords of which a thread shows the refusal; `parametersJsonSchema` takes them."""
+    """Find keywords that Gemini refuses according to a thread. `parametersJsonSchema` accepts them."""
     for index, tool in enumerate(_objects(body.get("tools"))):
         for number, function in enumerate(_objects(tool.get("functionDeclarations"))):
             for path, schema in _schemas(function.get("parameters")):
@@ -421,7 +420,7 @@ def unknown_keyword(body: Body) -> Values:
 
 
 def _place(place: str, path: tuple[str, ...], function: Mapping[str, Any]) -> str:
-    """Gemini counts the properties and writes its own names of the keywords."""
+    """Return a path in Gemini's format, with numbers of properties and Gemini's names of keywords."""
     schema: Any = function.get("parameters")
     steps = iter(path)
     for keyword in steps:
@@ -438,7 +437,7 @@ def _place(place: str, path: tuple[str, ...], function: Mapping[str, Any]) -> st
 
 
 def unsigned_call(body: Body) -> Values:
-    """The first call of each model's turn that answers the newest question carries a signature."""
+    """Find turns of the model, after the newest question, whose first call has no signature."""
     contents = _objects(body.get("contents"))
     questions = [index for index, content in enumerate(contents) if _is_question(content)]
     for position, content in enumerate(contents):
@@ -466,4 +465,4 @@ def fewer_responses(body: Body) -> Values:
 CHECKS: Final[Mapping[str, Callable[..., Values]]] = {
     name: value for name, value in globals().items() if callable(value) and getattr(value, "__module__", "") == __name__
 }
-"""All of these by name; those that `strict.toml` does not name do no harm."""
+"""Checks by name. The table also has helper functions, which `strict.toml` does not name."""

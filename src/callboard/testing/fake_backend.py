@@ -1,4 +1,4 @@
-"""A backend on the loopback interface that replies as scripted, on each of our wires, and records its requests.
+"""A backend on the loopback interface that sends scripted replies on each of our wires, and records its requests.
 
 Law: the same replies and the same requests give the same bytes.
 """
@@ -29,13 +29,13 @@ Payload: TypeAlias = Mapping[str, Any] | str | bytes
 
 
 class Raw(msgspec.Struct, frozen=True):
-    """Payloads as they are. Streamed, a mapping or a string is the data of one frame; bytes are never framed."""
+    """Unchanged payloads. In a stream, a mapping or a string is the data of one frame, and bytes are not framed."""
 
     chunks: Sequence[Payload]
 
 
 class StatusReply(msgspec.Struct, frozen=True):
-    """An answer of that status: a mapping as JSON, anything else as it is; None is an error in OpenAI's form."""
+    """A response with a status. A mapping is sent as JSON, other bodies unchanged. None sends an error of OpenAI."""
 
     code: int
     body: Payload | None = None
@@ -43,20 +43,20 @@ class StatusReply(msgspec.Struct, frozen=True):
 
 
 class Html(msgspec.Struct, frozen=True):
-    """A web page where JSON was to come, as proxies and login pages send it."""
+    """A web page instead of JSON, as from a proxy or a login page."""
 
     code: int = 200
     body: str = _PAGE
 
 
 class Cut(msgspec.Struct, frozen=True):
-    """The events, and then the connection is dropped; a reply that is not streamed does not begin."""
+    """The events, and then a dropped connection. A reply that is not streamed does not start."""
 
     after: Sequence[Event] = ()
 
 
 class Silence(msgspec.Struct, frozen=True):
-    """The events, and then nothing until the client leaves; a reply that is not streamed does not begin."""
+    """The events, and then nothing until the client leaves. A reply that is not streamed does not start."""
 
     after: Sequence[Event] = ()
 
@@ -66,10 +66,10 @@ Replies: TypeAlias = Sequence[Reply] | Callable[[dict[str, Any]], Reply]
 
 
 class ReceivedRequest(msgspec.Struct, frozen=True):
-    """A request as it came.
+    """A received request.
 
-    `headers` are found in any case; `body` is the decoded JSON, None where there is none; `refused_by` is the name of
-    the strict rule that refused it, empty if none did.
+    The names of `headers` ignore case. `body` is the decoded JSON, None if there is none. `refused_by` is the name of
+    the strict rule that refused the request, "" if there is none.
     """
 
     method: str
@@ -88,25 +88,25 @@ class _Answer(msgspec.Struct, frozen=True):
 
 
 class FakeBackend:
-    """A backend on loopback: `async with FakeBackend(["Hello"]) as backend`, then ask at `backend.url`.
+    """A backend on loopback. Use `async with FakeBackend(["Hello"]) as backend`, and send requests to `backend.url`.
 
-    `replies` are given one a request, or each request's body is given to a function that returns its reply.
-    A reply is a text (sent in pieces of 4 characters), a sequence of events with a ReplyEnded at its end, `Raw`
-    payloads, or a fault: `Status`, `Html`, `Cut`, `Silence`. The request's path decides the wire, its `stream`
-    between frames and one JSON body. When no reply is left the answer is 500, with `x-should-retry: false`.
+    `replies` has one reply per request, or is a function that returns the reply to a request's body. A reply is a text
+    (sent in pieces of 4 characters), a sequence of events that ends with a ReplyEnded, `Raw` payloads, or a fault:
+    `StatusReply`, `Html`, `Cut`, `Silence`. The path of the request selects the wire. Its `stream` selects frames or
+    one JSON body. When no reply is left, the response is 500, with `x-should-retry: false`.
 
-    `chunk_size` sends a stream's bytes in pieces of that size; by default each frame is one. `models` are what
-    GET /v1/models lists.
+    `chunk_size` sends a stream's bytes in pieces of that size. By default each piece is one frame. GET /v1/models lists
+    `models`.
 
-    `pages` are answered to a GET of their paths, such as `{"/props": {"build_info": "b1"}}`, and may be changed.
+    `pages` has responses to GET by path, such as `{"/props": {"build_info": "b1"}}`. You may change it.
 
-    `strict` names servers, templates or rules of `callboard.testing.strict`: a request that one of them refuses gets
-    that refusal and no reply, so that the next request gets the reply that was to come.
+    `strict` names servers, templates or rules of `callboard.testing.strict`. A request that one of them refuses gets
+    the refusal and uses up no reply.
 
-    `requests` are the requests that came, in their order. `disconnected` is set when a client leaves before
-    its answer was sent, which is how a test waits for a cancellation to arrive; clear it to wait for the next.
+    `requests` has the received requests in their order. `disconnected` is set when a client leaves before its response
+    was sent. So a test can wait for a cancellation; clear it to wait for the next.
 
-    Raises CallerError for a reply that is none of these, and for a name that `strict` does not know.
+    Raises CallerError if a reply has another type, or if `strict` does not know a name.
     """
 
     def __init__(
@@ -153,7 +153,7 @@ class FakeBackend:
             await self._runner.cleanup()
 
     def assert_complete(self) -> None:
-        """Raises AssertionError unless each reply was asked for, and no more than that."""
+        """Raise AssertionError unless the number of requests is the number of replies."""
         if callable(self._replies):
             return
         unused = [
@@ -227,19 +227,19 @@ class FakeBackend:
         if answer.ending == "silent":
             await self._over.wait()
         if answer.ending != "whole" and request.transport is not None:
-            request.transport.close()  # what was written is sent before; the rest of the response is not
+            request.transport.close()  # written bytes are sent first, but not the rest of the response
         return response
 
 
 def _check(reply: Any, path: str) -> None:
     if not isinstance(reply, str | list | tuple | Raw | StatusReply | Html | Cut | Silence):
         raise CallerError(
-            f"{type(reply).__name__} is not a reply", path=path, hint="the events of a reply are a list of their own"
+            f"{type(reply).__name__} is not a reply", path=path, hint="put the events of a reply into a list"
         )
 
 
 class _Question(msgspec.Struct, frozen=True):
-    """What came, and on which wire."""
+    """A received request and its wire."""
 
     wire: Wire
     path: str
@@ -256,7 +256,7 @@ class _Question(msgspec.Struct, frozen=True):
 
     @property
     def request(self) -> Request | None:
-        """What was asked; None where it cannot be read, for a test may ask anything."""
+        """The request, None if it cannot be read, because a test may send anything."""
         try:
             return self.wire.decode_request(self.body)
         except CallerError:
@@ -278,7 +278,7 @@ _ENDS = {
 
 
 def _lower(reply: Reply, question: _Question, number: int) -> _Answer:
-    """The bytes of a reply, as the request asks for it."""
+    """Return the bytes of a reply, in the format of the request."""
     _check(reply, "reply")
     match reply:
         case str():
@@ -306,7 +306,7 @@ def _lower(reply: Reply, question: _Question, number: int) -> _Answer:
 def _events(events: Sequence[Event], question: _Question, number: int, *, end: bool = True) -> _Answer:
     content: dict[str, Any] = {"identifier": f"fake-{number}", "model": question.model, "created": 0}
     if question.wire.name == "responses":
-        content["request"] = question.request  # a call is of its tool's own kind, and in its namespace
+        content["request"] = question.request  # a call has its tool's kind and namespace
     if not question.streams:
         return _json(200, question.wire.encode_response(events, **content))
     if question.wire.name == "chat":
@@ -320,7 +320,7 @@ def _events(events: Sequence[Event], question: _Question, number: int, *, end: b
 
 
 def _text(text: str) -> list[Event]:
-    """A reply that says the text; as tokens its pieces are counted."""
+    """Return a reply with the text. Each piece counts as one token."""
     pieces = [text[at : at + _PIECE] for at in range(0, len(text), _PIECE)]
     return [ReplyStarted(), *map(TextPiece, pieces), Usage(input=1, output=len(pieces)), ReplyEnded("stop")]
 

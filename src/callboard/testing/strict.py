@@ -1,9 +1,9 @@
-"""What real servers refuse: `FakeBackend(replies, strict="vllm")` refuses it too.
+"""Refusals of real servers: `FakeBackend(replies, strict="vllm")` refuses the same requests as vLLM.
 
-A `ServerRule` reads a request's body and answers with the words in which the real server refuses it, or None. A `Server` is
-a name, its rules, and the form of its errors. Some refusals come from the chat template of a model and reach the
-client through whichever server renders it: these are `TEMPLATES`, named beside a server, as in `("vllm", "qwen3.5")`.
-Both are read from `strict.toml`, whose rules name the functions of `checks`.
+A `ServerRule` checks a request's body. It returns the real server's error message, or None. A `Server` has a name,
+rules and a format of errors. Some refusals come from the chat template of a model, and any server may pass them on.
+These are `TEMPLATES`, which you name together with a server, as in `("vllm", "qwen3.5")`. Both are read from
+`strict.toml`, whose rules name the functions of `checks`.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from callboard.text.suggest import suggest
 
 
 class ServerRule(msgspec.Struct, frozen=True):
-    """One thing that a server refuses.
+    """A reason for which a server refuses requests.
 
     Attributes:
-        name: What is asked of a request, in a few words with hyphens.
-        check: Takes a request's body and returns the message of the refusal; None lets the request pass.
-        thread: The address at which the refusal is shown.
-        versions: Where it was seen; empty if the thread does not say.
+        name: The requirement, in a few words with hyphens.
+        check: Takes a request's body, and returns the message of the refusal, or None to accept the request.
+        thread: URL of a page that shows the refusal.
+        versions: Versions with the refusal, empty if they are not known.
         status: The HTTP status of the refusal.
         wire: The wire whose bodies are checked.
-        fields: What the error object holds besides, or instead of, what the server's form gives.
-        in_template: Whether the chat template refuses, so that the server's `template` words the message.
+        fields: Fields of the error object that extend or replace the fields of the server's form.
+        in_template: True if the chat template refuses, so that the server's `template` formats the message.
     """
 
     name: str
@@ -52,15 +52,15 @@ def _openai(status: int, message: str) -> dict[str, Any]:
 
 
 class Server(msgspec.Struct, frozen=True):
-    """A server's rules and the form of its errors.
+    """A server's rules and the format of its errors.
 
     Attributes:
-        name: As it is given to `strict`.
-        rules: Asked in this order; the first refusal is the answer.
-        form: Takes the status and the message and returns the body of the answer.
-        template: How a chat template's exception is worded: `{}` stands for the template's own message.
+        name: The name for `strict`.
+        rules: The rules in their order. The first refusal is the response.
+        form: Takes the status and the message, and returns the body of the response.
+        template: Message for an exception of a chat template. `{}` is replaced by the template's message.
         template_status: The status of a refusal by a chat template.
-        roles: The roles that it gives to a chat template under another name.
+        roles: Roles that the server renames for chat templates, with their new names.
     """
 
     name: str
@@ -75,7 +75,7 @@ Strict: TypeAlias = str | ServerRule | Server | Sequence[str | ServerRule | Serv
 
 
 class StrictRefusal(msgspec.Struct, frozen=True):
-    """The answer to a request that a rule refuses."""
+    """The response to a refused request."""
 
     rule: ServerRule
     status: int
@@ -83,7 +83,7 @@ class StrictRefusal(msgspec.Struct, frozen=True):
 
 
 class Rulebook:
-    """The rules of what `strict` names; its first server decides the form of the errors.
+    """The rules that `strict` names. The first server decides the format of the errors.
 
     Raises:
         CallerError: A name is neither in `SERVERS` nor in `TEMPLATES`.
@@ -107,7 +107,7 @@ class Rulebook:
         self._server = servers[0] if servers else Server("")
 
     def refuse(self, wire: str, body: Body) -> StrictRefusal | None:
-        """The first rule's refusal of a body of that wire; None if each lets it pass."""
+        """Return the refusal of the first rule that refuses a body of this wire, or None."""
         rendered = {**body, "messages": [self._rename(message) for message in messages(body)]}
         for rule in self._rules:
             message = rule.check(rendered if rule.in_template else body) if rule.wire == wire else None
@@ -151,7 +151,7 @@ def _make_server(
 
 
 def _fill_form(form: Any, kinds: Sequence[str], status: int, message: str) -> Any:
-    """The form with the values of its placeholders."""
+    """Replace the placeholders in a form."""
     if isinstance(form, dict):
         return {key: _fill_form(value, kinds, status, message) for key, value in form.items()}
     match form:
