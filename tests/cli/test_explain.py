@@ -89,8 +89,8 @@ def test_for_people(invoke):
         "mode     native: the endpoint offers tools (default), and the model uses them (family qwen3-coder)",
         "dialect  qwen3_coder: how calls are spelled where the tools stand in the prompt",
         (
-            "watched  qwen3_coder: what its text is watched for (family qwen3-coder: it leaves out <tool_call>, so that "
-            "servers give its call as text)"
+            "watched  qwen3_coder: what its text is watched for (family qwen3-coder: it omits <tool_call>, so "
+            "servers return its call as text)"
         ),
         (
             'price    it is not known; write [prices."unsloth/Qwen3-Coder-30B-GGUF:Q4_K_M"] with input and output, '
@@ -103,10 +103,8 @@ def test_for_people(invoke):
 
 def test_a_text_that_nobody_watches(invoke):
     lines = invoke("explain", "openai:gpt-4o").stdout.splitlines()
-    assert (
-        "watched  nothing: its text is believed (family openai: its endpoint parses its calls; no report of one in text)"
-        in lines
-    )
+    source = "family openai: its endpoint parses its calls; there is no report of a call in text"
+    assert f"watched  nothing: its text is believed ({source})" in lines
 
 
 @pytest.mark.parametrize(
