@@ -1,7 +1,7 @@
 """Put the code blocks of a reply into the files.
 
-Each block becomes a call of `put_code`, which is permitted, recorded and answered like a call of the model's.
-Law: what one reply wrote is taken back before the next one is applied, so that failures leave nothing behind.
+Each block becomes a call of `put_code`, which is permitted, recorded and answered like any call from the model. Law:
+the changes of one reply are undone before the next reply is applied, so a failed reply leaves no changes.
 """
 
 from __future__ import annotations
@@ -98,9 +98,9 @@ class CodeBlockApplier:
     files: Sequence[str]
     """The files that a block without a path may be for."""
     new_files: Sequence[str]
-    """Those that the task names and that are not there yet."""
+    """Files that the task names and that do not exist yet."""
     guarded_files: Sequence[str]
-    """Those that may not be changed."""
+    """Files that must not be changed."""
     emit: Callable[[Event], None]
     count: int = 0
     """How many calls there were before."""
@@ -125,7 +125,7 @@ class CodeBlockApplier:
         return {path for path, data in self._originals.items() if data != self._read(path)}
 
     async def apply(self, reply: str) -> None:
-        """Applies the code blocks of a reply, in place of those of the reply before."""
+        """Apply the code blocks of a reply, after undoing the blocks of the previous reply."""
         self._take_back()
         self.failures = []
         blocks = parse_code_blocks(reply) if len(reply) <= MAX_REPLY else []
@@ -142,7 +142,7 @@ class CodeBlockApplier:
         changed = self.changed_files
         self._take_back()
         last = [(call.arguments["path"], call.arguments["code"]) for call in self._last if call.arguments]
-        # Code without names has no tests that could be told apart.
+        # Tests in code without names cannot be identified.
         known = [(path, code) for path, code in last if path in changed and _names(code, path)]
         remaining = [(path, remove_tests(code, path, failed_tests)) for path, code in known]
         await self._run([self._call(path, code) for path, code in remaining if _names(code, path)])

@@ -1,7 +1,7 @@
 """Code blocks in a reply: fenced code, each block for a file.
 
-Laws: parsing is linear in the reply; fences with anything but code of a file, such as commands, are no code blocks; a
-fence in a string or comment of the code, or in a fence of Markdown, ends nothing.
+Laws: parsing is linear in the reply. A fence that does not hold code of a file, such as commands, is not a code block.
+A fence inside a string, a comment or a Markdown fence does not end a block.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class CodeBlock(msgspec.Struct, frozen=True):
     path: str = ""
     """The file that the reply names for it, "" if none."""
     suffixes: tuple[str, ...] = ()
-    """Those of files in its language, none if unknown."""
+    """File suffixes of its language; empty if unknown."""
     is_cut: bool = False
     """The reply ended in the block."""
 
@@ -143,11 +143,11 @@ def file_of_block(
     names: Collection[str],
     new_files: Collection[str] = (),
 ) -> str:
-    """The file that a block is for, "" if none: the one that it names; else the one that defines most of the same names;
-    else the only new file.
+    """Choose the file for a block: the file that it names, else the file that defines most of its names, else the only
+    new file. Return "" if none fits.
 
-    `defined` has the names that files define, `names` those that the block defines. `new_files` are those that the task
-    names and that are not there yet.
+    `defined` has the names that files define, `names` the names that the block defines. `new_files` are files that
+    the task names and that do not exist yet.
     """
     if block.path:
         if block.path in files:

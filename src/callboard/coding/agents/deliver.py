@@ -1,4 +1,4 @@
-"""What a job hands over: a commit on its branch, its message, the findings of a review, and a pull request."""
+"""The results of a job: a commit on its branch, the commit message, the findings of a review, and a pull request."""
 
 from __future__ import annotations
 

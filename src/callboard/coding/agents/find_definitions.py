@@ -1,4 +1,4 @@
-"""Find the definitions behind failing tests: through imports and re-exports, then what they use and what calls them.
+"""Find the definitions that failing tests use, through imports and re-exports; then their callees and callers.
 
 Theory: a name is looked up in the module that uses it. A module defines it, imports it (`Module.names`), or may have it
 from a star import (`Module.stars`). A name that is imported is looked up in the module that the import means. `Project`
@@ -43,7 +43,7 @@ Name = tuple[str, ...]
 
 
 class Project:
-    """The files of a repository; `read` gives a file's text, None for one that is no text."""
+    """The files of a repository; `read` returns a file's text, or None if the file is not text."""
 
     def __init__(self, files: Collection[str], read: Callable[[str], str | None]) -> None:
         self._files = {*files}
@@ -70,7 +70,7 @@ class Project:
 
     @property
     def modules(self) -> list[Module]:
-        """Those that were read."""
+        """Return the modules read so far."""
         return [each for each in self._modules.values() if each is not None]
 
     def load(self, path: str) -> Module | None:
@@ -81,7 +81,7 @@ class Project:
         return self._modules.get(path)
 
     def resolve(self, path: str, name: Name, seen: set[tuple[str, Name]]) -> list[tuple[str, str]]:
-        """Where a name is defined that a file uses: files, and the names of the definitions there."""
+        """Find the definitions of a name that a file uses: pairs of a file and the name there."""
         self._steps += 1
         is_within = len(seen) < _MAX_HOPS and self._steps < MAX_STEPS
         module = self.load(path) if name and (path, name) not in seen and is_within else None

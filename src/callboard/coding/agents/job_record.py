@@ -1,7 +1,7 @@
-"""Where a job that runs is recorded: its steps, its notes, and its spans if telemetry is on.
+"""The record of a running job: its steps, its notes, and its spans if telemetry is on.
 
-The notes are what another process needs to continue the job and what the steps do not say. They are small: the steps
-hold the conversation, and the tree holds what was changed. The phase that plans is a `plan KIND` of the conventions.
+The notes are what another process needs to continue the job, apart from the steps. They are small: the steps hold the
+conversation, and the tree holds the changes. The planning phase is a `plan KIND` span of the conventions.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ class RunRecord(Journal, Protocol):
     """The journal of a run of a job."""
 
     def find_unsaved(self, canisters: Sequence[Canister]) -> list[Canister]:
-        """Those of a run's canisters that are not written, because the run was stopped."""
+        """Return the canisters of a run that are not written yet, because the run was stopped."""
         ...
 
 
 class JobLeft(Exception):
-    """The process leaves a job that another one goes on with, as it is recorded."""
+    """The process leaves a job; another process continues it from the record."""
 
 
 class JobRecord(Protocol):
-    """What the runner of a job writes to."""
+    """The record that the runner of a job writes."""
 
     @property
     def job(self) -> Job:
@@ -50,7 +50,7 @@ class JobRecord(Protocol):
 
     @property
     def is_left(self) -> bool:
-        """Whether another process goes on with the job: then nothing is handed over, and its tree stays as it is."""
+        """True if another process continues the job. Then nothing is delivered, and the tree stays as it is."""
         ...
 
     @property
@@ -71,7 +71,7 @@ class JobRecord(Protocol):
         ...
 
     def find_answers(self, calls: Sequence[InvocationCanister]) -> tuple[Mapping[str, Answer], Mapping[str, Any]]:
-        """What people have answered about calls that wait: approvals and results, by the calls' identifiers."""
+        """Return people's answers to waiting calls: approvals and results, by call identifier."""
         ...
 
     def steps(self) -> Iterable[Step | Canister]:
@@ -99,7 +99,7 @@ _NOT_FORKED: Final = frozenset({"seconds", "first_report", "last_report", "is_de
 
 
 class PhaseMemory(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """Of the phase that runs."""
+    """Memory of the running phase."""
 
     name: str = ""
     saw_failure: bool = False
@@ -108,7 +108,7 @@ class PhaseMemory(msgspec.Struct, kw_only=True, omit_defaults=True):
     refusals: int = 0
     """Claims of being done that were refused in a row, with nothing changed in between."""
     digest: str = ""
-    """Of the tree when the evidence was checked last."""
+    """Digest of the tree when the evidence was last checked."""
     why: str = ""
     """Why the last run ended incomplete."""
 
@@ -123,7 +123,7 @@ class JobMemory(msgspec.Struct, kw_only=True, omit_defaults=True):
     seconds: float = 0.0
     """How long the job ran, which is not how long ago it began."""
     first_report: TestReport | None = None
-    """Of the first run of all tests, the measure for those after it."""
+    """Report of the first run of all tests; later runs are compared with it."""
     last_report: TestReport | None = None
     findings: tuple[Finding, ...] | None = None
     dropped_tests: tuple[str, ...] = ()

@@ -1,7 +1,7 @@
-"""What a person asks of a coding agent.
+"""A person's request to a coding agent.
 
-A command makes one `JobRequest`, and nothing changes it: a step that knows more, such as the text of an issue, makes a
-new one.
+A command makes one `JobRequest`, which never changes. A step that knows more, such as the text of an issue, makes a new
+request.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ _NOT_INPUT: Final = frozenset({"kind", "directory", "settings", "logs", "github_
 
 
 class JobRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """What is to be done, where and how. Raises CallerError that says what is missing or wrong."""
+    """The task, the directory and the options. Raises CallerError if anything is missing or wrong."""
 
     kind: JobType
     directory: Path
     settings: Settings
     description: str = ""
-    """What to build, the symptoms of a fault, or a report."""
+    """Feature to build, symptoms of a fault, or a report."""
     logs: str = ""
     """See `read_logs`."""
     logs_file: str = ""
@@ -48,9 +48,9 @@ class JobRequest(msgspec.Struct, frozen=True, kw_only=True):
     branch: str = ""
     """The branch that is reviewed."""
     base: str = ""
-    """What the branch is compared with, by default where the user's own tree is."""
+    """Commit that the branch is compared with; by default the HEAD of the user's tree."""
     commit: str = ""
-    """Where the job's branch begins, by default at HEAD."""
+    """Commit at which the job's branch begins; by default HEAD."""
     push: bool = False
     open_pull_request: bool = False
     model: str = ""
@@ -58,12 +58,12 @@ class JobRequest(msgspec.Struct, frozen=True, kw_only=True):
     mode: str = ""
     dialect: str = ""
     access: Access | Literal[""] = ""
-    """By default that of the settings; see `access_level`."""
+    """Default: the access in the settings; see `access_level`."""
     workflow: Workflow | Literal[""] = ""
-    """By default that of the model's profile."""
+    """Default: the workflow in the model's profile."""
     rounds: int | None = None
     budget: float | None = None
-    """By default that of the settings; see `max_cost`."""
+    """Default: the budget in the settings; see `max_cost`."""
     without_sandbox: bool = False
     allow_weaker_sandbox: bool = False
     keep_tree: bool = False
@@ -86,7 +86,7 @@ class JobRequest(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def access_level(self) -> Access:
-        """What the model may do: as the request says, else the settings, else all; in a chat, with questions."""
+        """Return the model's access: from the request, else the settings, else full; a chat asks before changes."""
         mode = self.settings.coding.modes.get(self.kind)
         return self.access or (mode and mode.access) or ("edit" if self.kind == "chat" else "full")
 
@@ -99,30 +99,30 @@ class JobRequest(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def max_cost(self) -> float | None:
-        """What the job may cost, in US dollars; None where nothing bounds it."""
+        """Return the job's budget in US dollars; None if it has no limit."""
         return self.budget or self.settings.budget
 
     def branch_of(self, identifier: str) -> str:
-        """The name of the branch of the job that is made of the request."""
+        """Return the branch name of the job made from the request."""
         return f"{self.settings.coding.git.branch_prefix}{self.kind}-{identifier}"
 
     @property
     def input(self) -> dict[str, Any]:
-        """What the job's record says of the request."""
+        """Return the request's fields for the job's record."""
         return {
             name: value for name in self.__struct_fields__ if name not in _NOT_INPUT and (value := getattr(self, name))
         }
 
 
 def request_of(kind: str, directory: str, job_input: Mapping[str, Any], settings: Settings) -> JobRequest:
-    """The request that a job was made of, with settings that were read anew. The job knows its task in full.
+    """Rebuild the request of a job, with fresh settings. The job's input has the whole task.
 
     Raises CallerError.
     """
     known = {*JobRequest.__struct_fields__} - _NOT_INPUT
     fields = {name: value for name, value in job_input.items() if name in known}
     return JobRequest(
-        kind=kind,  # type: ignore[arg-type]  # the kind of a job that was made of a request
+        kind=kind,  # type: ignore[arg-type]  # the kind of a job that a request made
         directory=Path(directory),
         settings=settings,
         **fields,

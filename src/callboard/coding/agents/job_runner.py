@@ -1,7 +1,7 @@
-"""Run a job, from its request to what it hands over: record, tree, sandbox, phases, commit, push.
+"""Run a job, from its request to its results: record, tree, sandbox, phases, commit, push.
 
-Laws: the user's tree is never touched; however a job ends, what was changed is on its branch, and no process of it is
-left. A job whose process died goes on where its record ends.
+Laws: the user's tree is never touched. However a job ends, its changes are on its branch and none of its processes is
+left. A job whose process died continues where its record ends.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class JobRunner:
     request: JobRequest
     model: Model
     record: JobRecord
-    """Where the job is recorded, with the steps that it made in earlier processes."""
+    """Record of the job, with the steps from earlier processes."""
     _: KW_ONLY
     show: Callable[[Step], None]
     """Gets each step as it happens."""
@@ -70,7 +70,7 @@ class JobRunner:
         self._deadline = self._began + timedelta(minutes=minutes, seconds=-self._seconds)
         self._notified: set[str] = set()
         self.pending: tuple[InvocationCanister, ...] = ()
-        """The calls that somebody has to answer before the job goes on."""
+        """Calls that need an answer before the job continues."""
 
     @property
     def job(self) -> Job:
@@ -78,9 +78,9 @@ class JobRunner:
         return self.record.job
 
     async def run_to_end(self) -> Job:
-        """As `run`; where the job fails, that is recorded, unless another process goes on with it.
+        """Run the job as `run` does, and record a failure, unless another process continues the job.
 
-        Raises RunnerMissing, what is a mistake of ours, and what made this process leave the job.
+        Raises RunnerMissing, our own bugs, and the reason why this process leaves the job.
         """
         try:
             return await self.run()
@@ -113,7 +113,7 @@ class JobRunner:
         if has_ended and not past.missing and all(each.name in past.answers for each in phases):
             return self._finish((), "", "")
         if has_ended or self.record.begins_fork:
-            # Somebody lets a job go on that had ended.
+            # Somebody continues a job that had ended.
             memory.is_delivered = False
             if past.missing:
                 memory.phase = PhaseMemory()
@@ -148,7 +148,7 @@ class JobRunner:
 
     @property
     def _stays_open(self) -> bool:
-        """Whether the job goes on later, or elsewhere, in the tree as it is."""
+        """Return whether the job continues later or elsewhere, in the tree as it is."""
         return self.record.is_left or bool(self.pending)
 
     @asynccontextmanager

@@ -21,7 +21,7 @@ SECONDS: Final = 600.0
 
 
 class RunnerMissing(CallerError):
-    """What the project's tests are written for is not installed."""
+    """The test runner of the project is not installed."""
 
 
 @dataclass(eq=False)
@@ -71,7 +71,7 @@ class JobTests:
 
     @property
     def tests_before(self) -> int:
-        """How many tests ran at the beginning, where no fewer may run at the end; else 0."""
+        """Return the number of tests at the beginning, if the end must not have fewer; else 0."""
         return self.first.total if self.first and self.guards_tests else 0
 
     @property

@@ -1,6 +1,7 @@
-"""Where a job works: its tree with a sandbox, the tools for it, and what prompts and evidence need to know of it.
+"""The workspace of a job: its tree with a sandbox, its tools, and the facts for prompts and evidence.
 
-The rules of a job or a chat are what the settings say, and what a person answered. The last that matches decides. Law: what the settings deny stays denied, whatever was answered.
+The rules of a job or a chat come from the settings and from a person's answers. The last matching rule decides.
+Law: an answer never allows what the settings deny.
 """
 
 from __future__ import annotations
@@ -180,7 +181,7 @@ class JobWorkspace:
         if request.kind == "review" and not self._base:
             repository = await find_repository(request.directory)
             self._base = self._memory.base = await repository.head() if repository else "HEAD"
-        # As they were when the job began, wherever it goes on.
+        # The files when the job began, even if another process continues it.
         listed = await tree.repository.git("ls-tree", "-r", "-z", "--name-only", "--full-tree", tree.base or "HEAD")
         self.files = tuple([path for path in listed.items if self._permits(path)])
         with suppress(OSError):
@@ -194,7 +195,7 @@ class JobWorkspace:
 
     @property
     def notices(self) -> tuple[str, ...]:
-        """What the user should know, as of now: what a sandbox cannot do may show when a command has run."""
+        """Return the current notices for the user. Limits of a sandbox may show only after a command."""
         hides = self._permits_commands is everything or self._sandbox.name == "bubblewrap"
         exposed = (
             "" if hides else "rules that deny paths do not hold for commands: only bubblewrap hides files from them"
@@ -202,7 +203,7 @@ class JobWorkspace:
         return tuple([each for each in (self._sandbox.notice, exposed, self.tests.notice) if each])
 
     def ensembles(self, phase: Phase) -> list[Ensemble]:
-        """The tools of a phase, and the one that reads on in truncated results."""
+        """Return the tools of a phase, and the tool that reads the rest of truncated results."""
         if not phase.tools:
             return []
         tools = make_ensemble(self.workspace, actions_of_groups(phase.tools), single=self._memory.workflow == "short")

@@ -1,4 +1,4 @@
-"""What one file defines and imports, for looking up names: `Module`.
+"""Read the definitions and imports of one file, for looking up names.
 
 Law: reading is linear in the text; a line or a statement that is too long counts up to a limit.
 """
@@ -13,7 +13,7 @@ from callboard.coding.agents.prompts import Part
 from callboard.coding.outlines import make_outline
 
 MAX_LINES: Final = 200
-"""Lines of a definition. Of a longer class its head and the methods that are used count."""
+"""Maximum lines of a definition. A longer class counts with its head and the used methods."""
 SCRIPTS: Final = (".js", ".mjs", ".cjs", ".jsx", ".ts", ".tsx", ".mts", ".cts")
 """The suffixes of files in JavaScript and TypeScript."""
 _MAX_IMPORTS: Final = 40
@@ -39,7 +39,7 @@ _ASSIGNED: Final = re.compile(
 
 
 class Module:
-    """What one file defines and imports."""
+    """The definitions and imports of one file."""
 
     def __init__(self, path: str, text: str) -> None:
         self.path = path
@@ -49,7 +49,7 @@ class Module:
         self.definitions: dict[str, list[Part]] = {}
         """By dotted name, such as `Cart.total`: where it is defined, more than once if it is overloaded."""
         self.names: dict[str, tuple[str, str]] = {}
-        """Of each name that is imported: the module, as the import spells it, and the name there, "" for the module."""
+        """Imported name -> the module as the import spells it, and the name there ("" for the module)."""
         self.stars: list[str] = []
         """The modules that all names are imported from."""
         outline = make_outline(text, path)

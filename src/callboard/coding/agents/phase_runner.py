@@ -1,10 +1,10 @@
 """Run the phases of a job.
 
-In each phase the model works until it says that it is done. Then its evidence is checked; while something is missing
-the model is told, and goes on.
+In each phase the model works until it says that it is done. Then its evidence is checked. If something is missing, the
+model gets the list and continues.
 
-Laws: a phase ends with what its evidence lacks, whatever the model says; nothing missing means done. A job that goes on
-in another process repeats no phase that ended, no reply that came whole and no call that may have been made.
+Laws: a phase is done if its evidence lacks nothing, whatever the model says. A job that continues in another process
+repeats no finished phase, no complete reply and no call that may have been made.
 """
 
 from __future__ import annotations
@@ -52,9 +52,9 @@ from callboard.tools import Policy
 MAX_REFUSALS: Final = 3
 """Claims of being done that are refused in a row, with nothing changed in between, before a phase is given up."""
 TEMPERATURE: Final = 0.7
-"""Of a fresh attempt after one that failed."""
+"""Temperature of a new attempt after a failed one."""
 MAX_FINDINGS: Final = 10
-"""Of a review: small models go on for ever."""
+"""Maximum findings of a review; small models never stop."""
 MAX_FILES: Final = 20
 """Files that a code block may be for, where the task is about none."""
 FINDINGS: Final[Any] = Annotated[list[Finding], Field(max_length=MAX_FINDINGS)]
@@ -89,13 +89,13 @@ class PhaseRunner:
         self.phase = ""
         """The name of the phase that runs, or ran last."""
         self.missing: tuple[str, ...] = ()
-        """What the evidence of the last phase lacks."""
+        """Evidence that the last phase lacks."""
         self.why = ""
         """Why its last run ended incomplete."""
         self.is_finished = False
         """Every phase ended with nothing missing; not so where the job was cancelled or failed."""
         self.pending: tuple[InvocationCanister, ...] = ()
-        """The calls that somebody has to answer before the job goes on."""
+        """Calls that need an answer before the job continues."""
         self.summaries: dict[str, str] = {}
         """The answers that phases pass on, by their names."""
         self.rounds = self.past.rounds
@@ -154,7 +154,7 @@ class PhaseRunner:
         await self.record.save()
 
     async def _run_with_tools(self, phase: Phase, past: Progress) -> None:
-        """One conversation, in which the model calls tools and is told what is missing."""
+        """Run one conversation in which the model calls tools and gets the list of missing evidence."""
         prompt, history = "", self._recall(phase, past) if past.prompts else ()
         if not history:
             prompt = (await self._prepare(phase))()
@@ -178,7 +178,7 @@ class PhaseRunner:
             prompt = self._refusal()
 
     async def _count_refusals(self, checks: int) -> int:
-        """How many claims in a row were refused with nothing changed in between, `checks` being that of all claims."""
+        """Return how many claims in a row were refused without a change in between; `checks` counts all claims."""
         memory = self.memory.phase
         if memory.checks < checks:
             before, memory.digest = memory.digest, await self.workspace.tests.digest()
@@ -187,7 +187,7 @@ class PhaseRunner:
         return memory.refusals
 
     def _recall(self, phase: Phase, past: Progress) -> tuple[Canister, ...]:
-        """The conversation of a phase that goes on."""
+        """Return the conversation of a phase that continues."""
         facts = self._facts
         facts.answer = past.answer
         facts.files_read = past.count_looks(self.workspace.only_looks)
@@ -199,13 +199,13 @@ class PhaseRunner:
         return tuple(past.conversation)
 
     async def _run_with_code_blocks(self, phase: Phase, past: Progress) -> None:
-        """Attempts of one reply each, whose code blocks are put into the files.
+        """Run attempts of one reply each, and put the code blocks of each reply into the files.
 
-        Each attempt is a fresh one that is told only why the last one failed: a small model that sees what it wrote
-        writes it again, and one that is told nothing gives the same answer to the same prompt.
+        Each attempt is a new conversation whose prompt says only why the last attempt failed. A small model repeats
+        code that it sees, and without the reason it repeats its answer.
         """
         workspace = self.workspace
-        # Of code that was half applied it cannot be seen how far: the reply is applied again, from the beginning.
+        # We cannot see how much of the code was applied, so the reply is applied again from the beginning.
         await workspace.take_back(past.code_calls.values())
         self.calls -= len(past.code_calls) - past.codes_before
         make_prompt = await self._prepare(phase)
@@ -238,7 +238,7 @@ class PhaseRunner:
             prompt = make_prompt(refused=applier.failures or self.missing)
 
     async def _prepare(self, phase: Phase) -> partial[str]:
-        """Finds out what the phase's prompt is made of."""
+        """Collect the parts of the phase's prompt."""
         if "tests" in phase.prompt_context:
             self.emit(Notice("running the tests"))
         self._find_new_files()
@@ -278,7 +278,7 @@ class PhaseRunner:
     async def _converse(
         self, make_agent: Callable[[RunProgress], Agent[Any]], name: str, prompt: str, history: tuple[Canister, ...]
     ) -> tuple[Canister, ...]:
-        """One run, or the rest of the one of this name that was interrupted; gives the conversation behind it."""
+        """Run the agent, or the rest of the interrupted run of this name; return the conversation after it."""
         start = None if prompt else self._find_start(len(history))
         journal = self.record.open_journal(name, start)
         earlier = journal.progress
@@ -306,7 +306,7 @@ class PhaseRunner:
         )
 
     async def _keep_state(self) -> None:
-        """Record the files and the notes as they are behind a round, for a fork that begins there."""
+        """Record the files and the notes after a round. A fork can begin there."""
         tree = self._snapshot.tree if self._snapshot and not self._has_changed else await self.workspace.keep_files()
         self._has_changed = False
         self._snapshot = TreeSnapshot(tree, self.memory.dump_for_fork())
@@ -383,7 +383,7 @@ class PhaseRunner:
         return refusal(self.missing, has_tools=self._facts.has_tools)
 
     def _context_window(self) -> ContextWindow:
-        """What the model sees of a long conversation; what its evidence lacks stays in view."""
+        """Return the model's view of a long conversation; the list of missing evidence stays in it."""
         context = self._settings.context
         return ContextWindow(
             limit=get_plan(self.model).context_tokens,

@@ -24,7 +24,7 @@ _COMMANDS: Final = re.compile(r"^ {0,3}(?:```|~~~)(?:bash|sh|shell|console)[ \t]
 
 
 class Facts(msgspec.Struct, kw_only=True):
-    """What is known at the end of a phase."""
+    """Facts at the end of a phase."""
 
     answer: str = ""
     files_read: int = 0
@@ -37,7 +37,7 @@ class Facts(msgspec.Struct, kw_only=True):
     """Files that the phase may not change, and changed."""
     is_testable: bool = False
     report: TestReport | None = None
-    """Of all tests on the tree as it is."""
+    """Report of all tests on the current tree."""
     tests_before: int = 0
     """How many tests ran when the job began."""
     wants_tests: bool = False
@@ -53,12 +53,12 @@ class Facts(msgspec.Struct, kw_only=True):
 
 
 def missing_evidence(evidence: Sequence[Evidence], facts: Facts) -> tuple[str, ...]:
-    """What the evidence lacks, a sentence each; nothing where all of it holds."""
+    """Return a sentence for each missing piece of evidence; empty if nothing is missing."""
     return tuple([lack for each in evidence if (lack := _CHECKS[each](facts))])
 
 
 def find_unread_commands(answer: str) -> tuple[str, ...]:
-    """What the model and the user read if an answer has a block of commands, of which no call was made."""
+    """Return the note for the model and the user about a block of commands in an answer that called no tool."""
     return ("the commands in a block of the reply were not run: call the tools.",) if _COMMANDS.search(answer) else ()
 
 
@@ -168,7 +168,7 @@ def _table() -> _Table:
 
 
 def phases_of(kind: JobType, workflow: Workflow, access: Access = "full") -> tuple[Phase, ...]:
-    """The phases of an agent in their order, with those of their tools that the access allows."""
+    """Return the phases of an agent in order, with the tools that the access allows."""
     table: Mapping[JobType, tuple[Phase, ...]] = getattr(_table(), workflow)
     if access == "full":
         return table[kind]

@@ -37,7 +37,7 @@ class Progress:
         self.has_ended = False
         """Whether that phase ended."""
         self.missing: tuple[str, ...] = ()
-        """What its evidence lacked then."""
+        """Missing evidence at that time."""
         self.answers: dict[str, str] = {}
         """By the phases that ended: what the model said last."""
         self.rounds = 0
@@ -45,9 +45,9 @@ class Progress:
         """Those before the phase."""
         self.calls = 0
         self.calls_of_run = 0
-        """Those of the last run, if it has not ended; `calls` counts them too."""
+        """Calls of the last run, if it has not ended; also counted in `calls`."""
         self.cost = 0.0
-        """Of the runs that ended, where it is known."""
+        """Known cost of the finished runs, in US dollars."""
         self.prompts = 0
         """Sent in the phase."""
         self.prompt = ""
@@ -55,7 +55,7 @@ class Progress:
         self.run_ended = False
         """Whether the run that it began has ended."""
         self.conversation: list[Canister] = []
-        """Of the phase; calls without a result are at its end."""
+        """Conversation of the phase; calls without a result are at its end."""
         self.attempt: list[Canister] = []
         """From the last prompt on."""
         self.code_calls: dict[str, str] = {}
@@ -69,7 +69,7 @@ class Progress:
         """Whether a round began and is not counted yet."""
 
         self.rounds_of_run = 0
-        """Replies behind the last prompt."""
+        """Replies since the last prompt."""
         self.snapshot: TreeSnapshot | None = None
         """The files and notes that were kept last."""
 
@@ -115,7 +115,7 @@ class Progress:
             self.calls_of_run = 0 if self.run_ended else _count_calls(self.attempt)
 
     def repeat_phase(self) -> None:
-        """Forget that the phase which began last was begun."""
+        """Forget the start of the latest phase."""
         self.answers.pop(self.phase, None)
         self.phase, self.missing, self.has_ended = "", (), False
 
@@ -133,7 +133,7 @@ class Progress:
 
     @property
     def answer(self) -> str:
-        """What the model said last in the phase."""
+        """Return the model's last answer in the phase."""
         return last_answer(self.conversation)
 
     def count_looks(self, is_look: Callable[[InvocationCanister], bool]) -> int:
@@ -150,9 +150,9 @@ def last_answer(canisters: Iterable[Canister]) -> str:
 
 
 def _read_conversation(steps: Iterable[Entry], *, is_open: bool = False) -> list[Canister]:
-    """The canisters of the steps, and a prompt that no run has begun with.
+    """Return the canisters of the steps, and a prompt that no run has used yet.
 
-    A call without a result was cancelled, unless the conversation is open: then the run that goes on answers the call.
+    A call without a result was cancelled, unless the conversation is open. Then the continued run answers the call.
     """
     canisters: list[Canister] = []
     prompts: list[str] = []

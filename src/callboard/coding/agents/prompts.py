@@ -1,7 +1,7 @@
-"""What a prompt shows: the files that a task is about, and the words around the task.
+"""The content of a prompt: the files that a task is about, and the text around the task.
 
-Laws: the text is what the files hold; choosing goes by words of the task and costs what the files are long. Prompts
-show no example of a conversation, because examples teach models to make things up.
+Laws: file contents are shown unchanged. Files are chosen by words of the task, in time linear in the files. Prompts
+show no example conversation, because examples teach models to make things up.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _SOURCES: Final = frozenset(
     )
 )
 _HUNK: Final = re.compile(r"@@ -\d+(?:,\d+)? \+(\d+)(?:,(\d+))? @@")
-# Relative paths: not those of URLs, nor absolute ones, nor such as lead up.
+# Relative paths: not in URLs, not absolute, and not upwards.
 _PATH: Final = re.compile(r"(?<![\w/:.@~-])\w[\w@.-]*(?:/[\w@-][\w@.-]*)+(?<=\w)")
 _SEVERAL_STYLES: Final = frozenset({".js", ".mjs", ".cjs", ".jsx", ".ts", ".tsx"})
 _TESTS: Final = re.compile(r"\b(?:test|it)\(")
@@ -55,8 +55,8 @@ class Part(NamedTuple):
 
 
 def choose_files(task: str, files: Sequence[str], read: Callable[[str], str | None]) -> list[str]:
-    """The files that a task is about, the likeliest first: those that it names, that define what it names, and what
-    these import. `read` gives a file's text, None for one that is no text.
+    """Return the files that a task is about, the likeliest first: files that it names, files that define its names, and
+    their imports. `read` returns a file's text, or None if the file is not text.
     """
     words = set(_WORD.findall(task))
     sources = [name for name in files if PurePosixPath(name).suffix in _SOURCES][:MAX_READ]
@@ -114,7 +114,7 @@ def choose_lines(
 
 
 def format_lines(shown: Mapping[str, Sequence[int]], lines_of: Callable[[str], Sequence[str]]) -> str:
-    """These lines of files; an empty line is where some are left out."""
+    """Format these lines of files; an empty line marks a gap."""
     parts: list[str] = []
     for path, numbers in shown.items():
         lines = lines_of(path)
@@ -144,9 +144,9 @@ def new_files(task: str, files: Collection[str]) -> list[str]:
 
 
 def example_test(new: Sequence[str], read: Callable[[str], str | None], files: Sequence[str]) -> list[str]:
-    """A test that shows how the project writes them, for the first `new` file of tests: the shortest of its language.
+    """Return the shortest test in the language of the first `new` test file, as an example of the project's style.
 
-    Only where a language has several styles that do not run together; elsewhere small models only lengthen the example.
+    Only for languages with several incompatible styles; in other languages small models only lengthen the example.
     """
     suffixes = [PurePosixPath(name).suffix for name in new if is_test_file(name)]
     suffix = next((each for each in suffixes if each in _SEVERAL_STYLES), "")
@@ -278,9 +278,9 @@ def phase_prompt(
 
 
 def describe_traces(change: str, output: str | None) -> str:
-    """What can be seen of a call whose outcome is unknown: the job's change so far, as a diff, and the end of the output.
+    """Describe the traces of a call whose outcome is unknown: the job's diff so far, and the end of the output.
 
-    `output` is None if no command was under way.
+    `output` is None if no command was running.
     """
     diff = f"The change so far, as a diff:\n{change}" if change else "No file has changed so far."
     if output is None:

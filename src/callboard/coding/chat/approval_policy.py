@@ -120,9 +120,9 @@ class ApprovalPolicy(JobPolicy):
         return decision._replace(why=f"may {invoker.name} run") if decision.rule == _ASK else decision
 
     def action_of(self, invoker: Invoker | str, arguments: Mapping[str, Any] | None) -> str:
-        """The own name of the action that a call is, such as `read_file`; "" for a tool that is not ours.
+        """Return our own name of a call's action, such as `read_file`; "" for a tool that is not ours.
 
-        Whoever offers a tool chooses its name, so a name alone says nothing.
+        A server can give its tool any name, so the name alone proves nothing.
         """
         invoker = self._invokers[invoker] if isinstance(invoker, str) else invoker
         ensemble = invoker.ensemble
@@ -178,7 +178,7 @@ def _foreign_pattern(invoker: Invoker) -> str:
 
 
 def _pattern(invoker: Invoker, invocation: InvocationCanister) -> str:
-    """What an answer for the session or for good allows, by the arguments that permissions look at."""
+    """Return the pattern that an answer for the session or for good allows, from the arguments that rules see."""
     arguments = invoker.coerce(invocation.arguments or {})
     subjects: dict[str, Any] = {}
     for name, subject in invoker.subjects.items():

@@ -1,8 +1,6 @@
-"""Ask a person whether a call may run: once, for the session, or for good. How they are asked is a subclass's.
+"""Ask a person whether a call may run: once, for the session, or for good. A subclass asks the question.
 
-Law: only an answer that allows a call lets it run.
-
-An answer counts for the session, or for good in a file.
+Law: a call runs only if an answer allows it. Answers for good are saved in a file.
 """
 
 from __future__ import annotations
@@ -28,7 +26,7 @@ _PLAIN = re.compile(r"[\w@%+=:,./-]+")
 
 
 class SavedApprovals:
-    """The patterns that were allowed in one project; `rules` are those for good and those of this session."""
+    """The patterns allowed in one project; `rules` are the rules for good and for this session."""
 
     def __init__(self, project: Path, file: Path) -> None:
         self._project = str(project)
@@ -83,14 +81,16 @@ def _read(file: Path) -> dict[str, list[str]]:
 
 
 ChatAnswer: TypeAlias = Literal["once", "session", "good", "reject", "nobody"]
-"""What a person answers: "session" and "good" allow all calls of the question's pattern. "nobody" was there to answer."""
+"""A person's answer: "session" and "good" allow all calls of the question's pattern. "nobody": no person could
+answer.
+"""
 
 
 class CallQuestion(NamedTuple):
-    """What a person is asked: whether a call may run, and why that is asked.
+    """A question to a person: whether a call may run, and why we ask.
 
-    `changes` are what an edit would do. `pattern` is what an answer for the session or for good allows; without one, such
-    answers are not offered.
+    `changes` are the effects of an edit. `pattern` is what an answer for the session or for good allows; without a
+    pattern, such answers are not offered.
     """
 
     invocation: InvocationCanister
@@ -111,7 +111,7 @@ class ChatApprover(ABC):
 
     @property
     def rules(self) -> list[Rule]:
-        """What the person allowed before."""
+        """Return the rules that the person allowed before."""
         return self._saved.rules
 
     async def __call__(
@@ -122,7 +122,9 @@ class ChatApprover(ABC):
         changes: Sequence[ChangedFile] = (),
         pattern: str | None = None,
     ) -> Answer:
-        """The answer; parameters as of CallQuestion. The pattern is by default that of this call and similar ones."""
+        """Ask, and return the answer. Parameters as in CallQuestion; the default pattern covers this call and similar
+        ones.
+        """
         if pattern is None:
             pattern = pattern_of(invocation.name, invocation.arguments or {})
         why = self._earlier.mention(invocation, why)

@@ -33,7 +33,9 @@ MAX_MATCHED: Final = 2000
 
 
 class ChangedFile(msgspec.Struct, frozen=True):
-    """What becomes of one file: its path from the root, its bytes, and those that replace them. None: there is no file."""
+    """The change of one file: its path from the root, its old bytes and its new bytes. None: the file does not
+    exist.
+    """
 
     path: str
     before: bytes | None
@@ -127,12 +129,12 @@ class OverlayFiles(ConfinedDirectory):
 
     @property
     def changes(self) -> tuple[ChangedFile, ...]:
-        """What was written."""
+        """Return the files that were written."""
         return tuple([ChangedFile(path, read_before(self._real, path), data) for path, data in self._written.items()])
 
 
 def read_before(files: ConfinedDirectory, path: str) -> bytes | None:
-    """What a file holds that is to be changed; None where there is none, or none that can be read."""
+    """Return the content of a file before its change; None if it does not exist or cannot be read."""
     try:
         return files.read(path, MAX_BYTES)
     except OSError:
@@ -151,7 +153,9 @@ def diff_of(changes: Iterable[ChangedFile]) -> str:
 
 
 def unified_diff(before: Sequence[str], after: Sequence[str]) -> Iterator[str]:
-    """The hunks of a unified diff of lines without ends. Linear, but for the lines from the first change to the last."""
+    """Return the hunks of a unified diff of lines without ends. Linear outside the lines from the first change to the
+    last.
+    """
     head = _count_common(before, after)
     tail = min(_count_common(before[::-1], after[::-1]), min(len(before), len(after)) - head)
     start = max(head - CONTEXT, 0)
@@ -210,12 +214,12 @@ def _count_common(one: Sequence[str], other: Sequence[str]) -> int:
 
 
 def _span(start: int, length: int) -> str:
-    """A range of lines as a hunk's header has it; an empty one is given by the line before it."""
+    """Format a range of lines for a hunk's header; an empty range has the number of the line before it."""
     return f"{start + bool(length)}" if length == 1 else f"{start + bool(length)},{length}"
 
 
 class ObservedDirectory(ConfinedDirectory):
-    """A ConfinedDirectory; `on_change` is called behind each write and deletion, in the thread that did it."""
+    """A ConfinedDirectory that calls `on_change` after each write and deletion, in the thread that did it."""
 
     def __init__(self, root: str, read_only: Collection[str], on_change: Callable[[ChangedFile], None]) -> None:
         super().__init__(root, read_only)

@@ -1,7 +1,7 @@
 """A chat: turns of a person and a model in the person's own tree.
 
-A chat is a job too, with a record. Law: before a turn's first change there is a checkpoint to go back to, or
-the user has been told that there is none.
+A chat is also a job with a record. Law: before a turn's first change there is a checkpoint to restore, or a notice to
+the user that there is none.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class ChatSession:
         self.access: Access = self.request.access_level
         self._history = [*history]
         self._notes: list[str] = []
-        """What the model reads before the next prompt."""
+        """Notes for the model before the next prompt."""
         if self._history and isinstance(self._history[-1], UserCanister):
             self._notes.append(self._history.pop().text)
         self._last_policy: ApprovalPolicy | None = None
@@ -92,7 +92,7 @@ class ChatSession:
         self._checkpoints = Checkpoints(self.request.directory, self._record.folder, self.job.output.turns)
         self._label = ""
         self._no_checkpoints = ""
-        """Why changes cannot be taken back, once the user has been told."""
+        """Reason why changes cannot be undone; set after the notice to the user."""
 
     @property
     def _record(self) -> JobRecord:
@@ -116,12 +116,12 @@ class ChatSession:
         """In US dollars, None where it is not known."""
         return self.job.cost
 
-    # What the user does
+    # Actions of the user
 
     async def turn(self, prompt: str, pictures: Sequence[PictureContent] = ()) -> RunResult:
-        """One prompt, and all that follows from it. Cancelling ends it, and the chat can go on.
+        """Run one turn: a prompt and all that follows from it. After a cancellation, the chat can continue.
 
-        Raises what the agent's run raises: CallboardError, OSError.
+        Raises the errors of the agent's run: CallboardError, OSError.
         """
         budget = self._remaining_budget()
         self._label = prompt[:100]
@@ -152,7 +152,7 @@ class ChatSession:
         return files
 
     async def diff(self) -> str:
-        """What the files differ in from those before the chat's first change, as a patch."""
+        """Return a patch of all changes since the chat's first change."""
         return await self._checkpoints.diff()
 
     def clear(self) -> None:
@@ -176,7 +176,7 @@ class ChatSession:
         return self._last_policy.action_of(name, arguments)
 
     def use_model(self, model: Model) -> None:
-        """From the next turn on, another model answers. Who gave it closes it."""
+        """Use another model from the next turn on. The caller closes the model."""
         self.model = model
         self._context_window = self._make_context_window()
         self._record.update(model=model.name)
@@ -239,7 +239,7 @@ class ChatSession:
         names = _FEW if single else _ALL
         may_change = access != "read-only"
         offered = [name for name in names if may_change or name in FREE]
-        # What a tool of others does is known from its own words alone.
+        # Only its own description says what a third-party tool does.
         further = [without_names_of_ours(each) for each in self.ensembles] if may_change else []
         return [make_ensemble(self.workspace, offered, single=single), self.results.ensemble(), *further]
 
@@ -283,7 +283,7 @@ class ChatSession:
             await self._record.save(journal.find_unsaved(canisters))
 
     def _remaining_budget(self) -> float | None:
-        """What the next turn may cost, None for anything. Raises CallerError where nothing is left."""
+        """Return the rest of the budget in US dollars; None if unlimited. Raises CallerError if nothing is left."""
         budget = self.request.max_cost
         if budget is None:
             return None
@@ -322,7 +322,7 @@ async def open_session(
     `on_change` gets each file that a tool of ours writes or deletes, in the thread that does it.
     """
     folder = find_record().folder
-    # The user's own tree. Where there is no sandbox, commands are refused, each by itself.
+    # The user's own tree. Without a sandbox, each command is refused on its own.
     workspace = Workspace(
         request.directory,
         prefer="none" if request.without_sandbox else "",

@@ -30,7 +30,7 @@ _CHARACTERS: Final = dict(zip("abtnvfr", "\a\b\t\n\v\f\r", strict=True))
 
 
 class _File(msgspec.Struct):
-    """What was parsed of one file."""
+    """The parsed patch of one file."""
 
     old: str = ""
     new: str = ""
@@ -89,7 +89,7 @@ def _parse_files(lines: Sequence[str], *, counted: bool) -> list[_File]:
 
 
 def _parse_plain_hunk(lines: Sequence[str], at: int, *, counted: bool) -> tuple[Hunk | None, int]:
-    """The hunk, None for one without lines, and the index of the line behind it."""
+    """Return the hunk (None if it has no lines) and the index of the line after it."""
     header = _HEADER.fullmatch(lines[at])
     if counted:
         if header is None:
@@ -108,7 +108,7 @@ def _parse_plain_hunk(lines: Sequence[str], at: int, *, counted: bool) -> tuple[
 
 
 def _find_counted_end(lines: Sequence[str], at: int, old: int, new: int) -> int:
-    """The index behind a hunk of this many old and new lines."""
+    """Return the index after a hunk of this many old and new lines."""
     while old or new:
         tag = lines[at][:1] if at < len(lines) else NO_END
         if tag == NO_END and at < len(lines):
@@ -162,7 +162,7 @@ def _parse_name(text: str) -> str:
     if len(text) < 2 or text[0] != '"' or text[-1] != '"':
         return text
     plain = _ESCAPED.sub(_unescape, text[1:-1])
-    # Its escapes are of bytes, and each stands here for the character of that number.
+    # Each escape is a byte; here it is the character of that number.
     return plain.encode("latin-1", "replace").decode("utf-8", "surrogateescape")
 
 

@@ -1,8 +1,8 @@
 """The hunks of a patch: parse their lines, and apply them to a text.
 
-Law: a hunk is applied only where all of its old lines are, exactly; its line number alone never decides, since models
-miscount. Where the lines are in several places, the nearest to the hunk's number is taken, or the first below its
-heads; without either the hunk is refused.
+Law: a hunk is applied only at an exact match of all its old lines. Its line number alone never decides, because models
+miscount. Among several matches, the nearest to the hunk's number is used, or the first below its heads; without either
+the hunk is refused.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Hunk(msgspec.Struct, frozen=True, kw_only=True):
     number: int | None = None
     """The line of the old text, from 1, where the patch says that it begins."""
     after: bool = False
-    """Whether the added lines come behind line `number`, not before it."""
+    """True if the added lines come after line `number`, not before it."""
     heads: tuple[str, ...] = ()
     """Lines above the hunk, each below the one before."""
     at_end: bool = False
@@ -53,7 +53,7 @@ class FilePatch(msgspec.Struct, frozen=True, kw_only=True):
     """The new path of a file that is moved."""
     hunks: tuple[Hunk, ...] = ()
     content: str = ""
-    """Of a file that is added."""
+    """Content of an added file."""
 
 
 def parse_hunk_lines(lines: Sequence[str], at: int) -> tuple[tuple[tuple[Tag, str], ...], tuple[bool, bool]]:
@@ -103,7 +103,7 @@ class _OldText(NamedTuple):
     text: str
     lines: list[str]
     haystack: str
-    """The lines with a line end before each and behind the last."""
+    """The lines, with a line end before each and after the last."""
 
 
 def _locate(old_text: _OldText, hunk: Hunk, cursor: int, shift: int) -> int:
@@ -161,7 +161,7 @@ def _locate_insertion(lines: list[str], hunk: Hunk, start: int, shift: int) -> i
 
 
 def _find_candidates(haystack: str, old: list[str]) -> list[int]:
-    """The indexes of the lines where the old lines stand."""
+    """Return the line indexes at which the old lines occur."""
     needle = "\n".join(["", *old, ""])
     indexes: list[int] = []
     at, number, since = haystack.find(needle), 0, 0

@@ -1,4 +1,4 @@
-"""The imports of code that a small model wrote: drop those of its own file, and add those that it forgot.
+"""Fix the imports of code that a small model wrote: drop imports of its own file, and add forgotten imports.
 
 Small models write `from calc import add` into calc.py, which fails as a circular import, and tests without imports.
 Law: a name is imported only if it can come from one module alone.
@@ -18,7 +18,7 @@ from callboard.coding.outlines.languages import Statement
 
 
 def drop_self_imports(code: str, path: str, statements: Sequence[Statement], existing: Iterable[Statement]) -> str:
-    """The code without imports of its own file, `path`. `statements` are those of the code, `existing` those of the file.
+    """Return the code without imports of its own file, `path`. `statements` belong to the code, `existing` to the file.
 
     Raises EditRefused if an import takes a name that the file does not define.
     """

@@ -1,7 +1,7 @@
-"""Replace functions, classes, constants and tests of a file by those of the same names in a piece of code.
+"""Replace functions, classes, constants and tests of a file by definitions with the same names in a piece of code.
 
-A model writes only what changes, as a code block. Laws: every statement of the code is in the file afterwards, and so
-is every statement of the file that the code does not define again. If that cannot be, the code is refused.
+A model writes only what changes, as a code block. Laws: afterwards the file has every statement of the code, and every
+old statement that the code does not define again. If that is impossible, the code is refused.
 """
 
 from __future__ import annotations
@@ -377,7 +377,7 @@ def remove_tests(code: str, path: str, failed: Collection[str]) -> str:
 
 
 def cut_broken_end(code: str, path: str) -> str:
-    """Cut the code behind its last whole definition if the rest does not parse, as in a reply that was cut off."""
+    """Cut the code after its last whole definition if the rest does not parse, as in a reply that was cut off."""
     lines = code.splitlines(keepends=True)
     starts = [number for number, line in enumerate(lines) if _START.match(line)]
     for end in [len(lines), *reversed(starts[-MAX_CUT:])]:

@@ -19,9 +19,9 @@ _LISTED: Final = 10
 
 
 def replace_text(text: str, old: str, new: str, *, every: bool = False) -> Change:
-    """The text with `new` for `old`, which it has once; with `every`, for each, from left to right.
+    """Replace `old`, which must occur once, by `new`; with `every`, replace each occurrence from left to right.
 
-    Raises EditRefused that names the places where it is more than once, or shows what is nearest.
+    Raises EditRefused, which lists the occurrences if there are several, or shows the nearest text.
     """
     if not old:
         raise EditRefused("old is empty; to add lines, insert them at a line, or append them")
@@ -60,7 +60,7 @@ def _changed_spans(text: str, places: list[int], old: str, new: str) -> list[Spa
             last = spans.pop()
             spans.append(Span(last.start, last.removed + lines, last.added + more))
             continue
-        # Whole lines leave the one behind them alone.
+        # Whole lines do not touch the next line.
         touched = not (ends and text[place - 1 : place] in ("", "\n"))
         spans.append(Span(start, lines + touched, more + touched))
     return spans
@@ -134,7 +134,7 @@ class Change(msgspec.Struct, frozen=True):
 
 
 def split_lines(text: str) -> list[str]:
-    """Split a text into lines without their ends; text behind the last line end is a line, an empty rest is not."""
+    """Split a text into lines without their ends. Text after the last line end is a line, unless it is empty."""
     lines = text.split("\n")
     return lines if lines[-1] else lines[:-1]
 
@@ -159,7 +159,7 @@ def _shorten_line(line: str) -> str:
 
 
 _EXACT: Final = 4000
-"""Characters up to which the file's exact text is quoted, for the model to copy."""
+"""Maximum characters of the file's exact text that is quoted so that the model can copy it."""
 _SHOWN: Final = 12
 """Lines of the closest match that are shown."""
 _TRIED: Final = 2000
@@ -180,7 +180,7 @@ _DIFFERENCES: Final[tuple[tuple[str, Callable[[str], str]], ...]] = (
 
 
 def describe_closest_match(text: str, text_sought: str) -> str:
-    """What in the text is nearest to `wanted`, which is not in it, and what differs; for a model to read."""
+    """Describe for a model the nearest match in a text that does not contain `text_sought`, and the difference."""
     lines, sought_lines = split_lines(text), split_lines(text_sought)
     if not lines:
         return "the file is empty"
@@ -192,7 +192,7 @@ def describe_closest_match(text: str, text_sought: str) -> str:
             exact = "\n".join(lines[index : index + len(sought_lines)])
             lines_name = format_line_range(index + 1, len(sought_lines))
             if exact == "\n".join(sought_lines):
-                # The only text that is left to differ is the end of the last line.
+                # Only the end of the last line can still differ.
                 return f"{lines_name} of the file {'are' if len(sought_lines) > 1 else 'is'} the same but for what ends the last line"
             if len(exact) <= _EXACT:
                 return f"{lines_name} of the file {_differ_verb(sought_lines)} in {difference} only; this is exactly what the file has:\n{exact}"
@@ -235,7 +235,7 @@ def _closest_by_lines(lines: Sequence[str], sought: Sequence[str]) -> int | None
             best, start = score, at
     if not best:
         return None
-    # The first that is the same stands where it does in the sought ones.
+    # The first equal line has the same position in the sought lines.
     first = same.index(True, start)
     among = [line.strip() for line in sought].index(lines[first].strip())
     return max(0, first - among)
