@@ -48,12 +48,12 @@ class Checkpoint(msgspec.Struct, frozen=True):
 
 
 class JobOutput(msgspec.Struct, frozen=True, kw_only=True):
-    """What a job hands over."""
+    """The results of a job."""
 
     summary: str = ""
     """The answer in words; of a review its findings, a line each."""
     missing: tuple[str, ...] = ()
-    """What the evidence lacks, a sentence each."""
+    """A sentence for each missing piece of evidence."""
     branch: str = ""
     """Empty where nothing was committed."""
     commits: tuple[str, ...] = ()
@@ -64,10 +64,10 @@ class JobOutput(msgspec.Struct, frozen=True, kw_only=True):
     pull_request: PullRequest | None = None
     pull_request_url: str = ""
     patch: str = ""
-    """Of a folder without git: the file that `git apply` takes."""
+    """Path of the file for `git apply`, if the folder has no git."""
     findings: tuple[Finding, ...] | None = None
     turns: tuple[Checkpoint, ...] = ()
-    """Of a chat: its turns that changed files, the one under way among them."""
+    """Turns of a chat that changed files, including the current turn."""
 
 
 class Job(msgspec.Struct, frozen=True, kw_only=True):
@@ -81,7 +81,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     """The user's; `tree` says where the job works."""
     model: str = ""
     input: dict[str, Any] = {}
-    """What the command was called with."""
+    """Arguments of the command."""
     state: JobState = "running"
     reason: str = ""
     """Why it is in its state, where there is something to say."""
@@ -90,7 +90,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     error: str = ""
     tree: dict[str, Any] = {}
     memory: dict[str, Any] = {}
-    """What another process needs to go on with the job, besides its steps."""
+    """State that another process needs to continue the job, besides its steps."""
     rounds: int = 0
     calls: int = 0
     usage: dict[str, int] = {}
@@ -106,7 +106,7 @@ class PhaseStarted(msgspec.Struct, frozen=True, tag_field="type", tag="phase_sta
 
 
 class PhaseEnded(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="type", tag="phase_ended"):
-    """A phase is over; `missing` is what its evidence lacks, empty where all of it holds."""
+    """A phase has ended; `missing` lists the missing evidence, empty if the phase is done."""
 
     name: str
     missing: tuple[str, ...] = ()
@@ -126,7 +126,7 @@ class PromptSent(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="typ
 
 
 class TreeSnapshot(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="type", tag="tree_snapshot"):
-    """The job's files and notes as they are behind a round: a fork of the round begins with them."""
+    """The job's files and notes after a round; a fork of the round begins with them."""
 
     tree: str
     """The id of a git tree, whose objects are in the job's folder."""
@@ -134,11 +134,11 @@ class TreeSnapshot(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="t
 
 
 class Resumed(msgspec.Struct, frozen=True, tag_field="type", tag="resumed"):
-    """Another process goes on with the job: a reply that was not whole is void, and so is nothing else."""
+    """Another process continues the job. Discard an unfinished reply. Keep everything else."""
 
 
 Step: TypeAlias = Event | PhaseStarted | PhaseEnded | Notice | PromptSent | TreeSnapshot | Resumed
-"""What happens in a job."""
+"""An event in a job."""
 
 
 def encode_step(step: Step) -> bytes:

@@ -1,6 +1,6 @@
-"""The folders of jobs: each holds the job's tree, what was too long for the model, and the lock of the process that runs it.
+"""The folders of jobs: each holds the job's tree, results too long for the model, and the lock of the running process.
 
-What happened in a job is in the database.
+The events of a job are in the database.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from callboard.errors import CallerError
 from callboard.storage.directories import data_directory
 
 OLD_RECORD: Final = "a record of version 1 (a folder with job.json)"
-"""What a job was before jobs were in the database."""
+"""Name of a job record from before jobs were in the database."""
 _NAME: Final = re.compile(r"\w[\w-]*")
 """Also of rows of a database that others write."""
 _LOCK = "job.lock"

@@ -1,13 +1,13 @@
 """Search the files of a workspace for lines that match a regular expression.
 
-Not searched are hidden directories, those of `directory_walk.SKIPPED`, links, and files that are binary or larger than
+The search skips hidden directories, directories in `directory_walk.SKIPPED`, links, binary files and files larger than
 10 MB.
 
-Expressions of Python can take exponential time, so a process of its own searches, which can be ended. Law: a file that
+Python's expressions can take exponential time, so a separate process searches and can be killed. Law: a file that
 takes too long is skipped and reported.
 
-In the shell patterns of paths `*` stays in a name, `**` goes through directories, `{a,b}` is either. A pattern without
-a slash is matched with the last name.
+In shell patterns of paths, `*` stays within a name, `**` crosses directories, and `{a,b}` matches either. A pattern
+without a slash is matched against the last name.
 """
 
 from __future__ import annotations
@@ -99,9 +99,9 @@ class Query(msgspec.Struct, frozen=True):
 
 
 def parse_query(pattern: str, *, ignore_case: bool = False) -> Query:
-    """Parse a pattern; one that is no regular expression, as `foo(`, is searched for as a text."""
+    """Parse a pattern; search for it as text if it is not a regular expression, such as `foo(`."""
     with warnings.catch_warnings():
-        # Of expressions that will mean something else one day.
+        # Warnings about expressions whose meaning will change.
         warnings.simplefilter("ignore")
         try:
             re.compile(pattern)

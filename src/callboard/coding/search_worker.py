@@ -1,8 +1,8 @@
 """A process that searches texts for one pattern.
 
-Run by its path, with nothing but Python. It reads the pattern and its flags as a line of JSON, then texts: each its
-length in eight bytes, and UTF-8. For each it writes the numbers of the lines that match, as a line of JSON.
-Law: whoever asks may end it at any time; an expression that takes forever takes it along, and nobody else.
+Run by its path, with only Python. It reads the pattern and its flags as a line of JSON, then texts: the length in eight
+bytes, then UTF-8. For each text it writes the numbers of the matching lines, as a line of JSON.
+Law: the parent may kill it at any time; an endless expression stops only this process.
 """
 
 from __future__ import annotations

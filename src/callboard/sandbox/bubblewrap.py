@@ -49,7 +49,7 @@ _USER = 1000
 _FREE_USERS = 0x40000000
 """From here to twice that are user numbers that no machine assigns."""
 _COUNTS_NAMESPACE = (5, 14)
-"""Since this kernel, a limit on processes counts only those of the user namespace (user_namespaces(7))."""
+"""First kernel that counts only a user namespace's processes for a limit on processes (user_namespaces(7))."""
 _SIGNALLED = 128
 _STATUS_SECONDS = 1
 """Seconds that bubblewrap has to report its first process."""

@@ -32,7 +32,7 @@ SYSTEM_BUBBLEWRAPS: Final = tuple(
     Path(directory, "bwrap")
     for directory in ("/usr/bin", "/usr/local/bin", "/bin", "/run/current-system/sw/bin", "/run/wrappers/bin")
 )
-"""Where systems install it. PATH is not searched: it may lead into a repository, and have relative directories."""
+"""Paths at which systems install it. PATH is not searched: it may include a repository or relative directories."""
 
 INSTALL: Final = "apt install bubblewrap, or pip install 'callboard[coding]', which brings one"
 
@@ -156,7 +156,7 @@ def check_owner(program: Path) -> Path:
     for each in (place, *place.parents):
         status = each.stat()
         others = stat.S_IWGRP | stat.S_IWOTH
-        # In a directory with the sticky bit, as the Nix store is, others cannot put theirs in place of root's.
+        # In a directory with the sticky bit, such as the Nix store, other users cannot replace root's files.
         is_sticky = stat.S_ISDIR(status.st_mode) and status.st_mode & stat.S_ISVTX
         if status.st_uid != 0 or (status.st_mode & others and not is_sticky):
             raise SandboxUnavailable("can be changed by others than root, and is not run", path=str(each))
@@ -181,11 +181,11 @@ async def verify(sandbox: Sandbox) -> None:
 
 
 class SandboxRow(msgspec.Struct, frozen=True, kw_only=True):
-    """One of the sandboxes that a machine may have.
+    """A sandbox that a machine may have.
 
-    `state` is `used`, `works` for one that comes after the one that is used, `unavailable`, or `weaker` for one that
-    jobs do not run in unless the user allows it. `reason` says why it is unavailable, `origin` where it comes from. `way` is how bubblewrap is
-    started. `open` is what a command can change outside of the workspace, `visible` what it can see or do besides.
+    `state` is `used`, `works` (a fallback for the used sandbox), `unavailable`, or `weaker` (jobs use it only if the
+    user allows it). `reason` says why it is unavailable, `origin` where it comes from. `way` is how bubblewrap is
+    started. `open` is what a command can change outside of the workspace, `visible` what else it can see or do.
     """
 
     name: str
@@ -198,9 +198,9 @@ class SandboxRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SandboxReport(msgspec.Struct, frozen=True, kw_only=True):
-    """`used` is the name of the sandbox of jobs, "" if they run no command; `attended` that of a chat.
+    """`used` is the name of the sandbox of jobs, "" if they cannot run commands; `attended` is the sandbox of chats.
 
-    `summary` says why in a sentence, `hint` what to install, "" where nothing is missing.
+    `summary` says why in a sentence, `hint` what to install ("" if nothing is missing).
     """
 
     used: str
@@ -215,7 +215,7 @@ async def examine_sandboxes() -> SandboxReport:
     """Try every sandbox of this machine.
 
     Returns:
-        What came of each, best first, and which of them commands run in.
+        The result for each sandbox, best first, and the sandbox that commands use.
     """
     tried = [candidate async for candidate in try_candidates()]
     working = [each for each in tried if each.sandbox]

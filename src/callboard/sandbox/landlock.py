@@ -47,7 +47,7 @@ _OPEN_BEFORE = (
 
 
 class Landlock:
-    """`version` is that of the kernel's Landlock, from 1."""
+    """The Landlock sandbox; `version` is the version of the kernel's Landlock, from 1."""
 
     name = "landlock"
 
@@ -56,7 +56,7 @@ class Landlock:
 
     @property
     def notice(self) -> str:
-        """What commands can change outside of the workspace; the rest is in `callboard doctor --sandbox`."""
+        """Return what commands can change outside of the workspace; see `callboard doctor --sandbox` for the rest."""
         begin = f"confined by Landlock {self._version} for want of bubblewrap"
         return f"{'; '.join([begin, *self.open])} (callboard doctor --sandbox says more)"
 

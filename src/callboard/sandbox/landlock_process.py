@@ -1,11 +1,10 @@
 """Start a process that may run and write only what is listed, by the kernel's Landlock.
 
-For programs of the system that we start ourselves, such as git, in contrast to the commands of a model, which a
-sandbox runs. The rules are laid upon a thread that starts the process and ends: Landlock binds one thread and what
-comes of it. A launcher would cost each call the start of an interpreter, and `preexec_fn` can deadlock in a process
-that has threads.
+This is for system programs that we start ourselves, such as git; a sandbox runs the commands of a model. A new thread
+takes the rules, starts the process and ends: Landlock binds one thread and its children. A launcher would start an
+interpreter for each call, and `preexec_fn` can deadlock in a process with threads.
 
-What may be read stays open. Law: where the kernel has no Landlock that can do this, the process is started without.
+Reading is not restricted. Law: if the kernel's Landlock is missing or too old, the process starts without it.
 """
 
 from __future__ import annotations
@@ -25,15 +24,15 @@ from callboard.sandbox import supervisor
 
 OLDEST: Final = 2
 """The first version of Landlock that can allow a file to be moved to another directory, as git does."""
-# Nothing that is made in a writable directory may be a device, a socket or a pipe.
+# Creating a device, a socket or a pipe is refused in a writable directory.
 _SPECIAL: Final = 1 << 6 | 1 << 9 | 1 << 10 | 1 << 11
 
 
 class Permission(msgspec.Struct, frozen=True):
-    """What a process and all that it starts may do.
+    """The permissions of a process and its children.
 
     `executable` are the programs, and directories of programs, that it may run. `writable` are the files and
-    directories that it may change; those that are not there are left out.
+    directories that it may change; missing ones are ignored.
     """
 
     executable: tuple[Path, ...]
@@ -53,12 +52,12 @@ _starting: Final = threading.Lock()
 def start_restricted(
     arguments: Sequence[str], permission: Permission | None, **options: Any
 ) -> subprocess.Popen[bytes]:
-    """Start a process that has a permission; with None, or without Landlock, one that may do what we may.
+    """Start a process with a permission; with None, or without Landlock, it may do what we may.
 
     Args:
         arguments: The program, by its absolute path, and its arguments.
-        permission: What it may run and write.
-        options: Those of `subprocess.Popen`.
+        permission: Programs to run and paths to write.
+        options: Options of `subprocess.Popen`.
 
     Raises:
         OSError: The program cannot be started, or the kernel refuses the rules.

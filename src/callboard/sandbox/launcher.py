@@ -3,19 +3,19 @@
   launcher.py nested BWRAP ...
   launcher.py mapped USER TREE SOURCE... -- BWRAP ...
 
-Both ways make the devices of /dev read-only in a mount namespace of their own: bubblewrap shows these very devices,
-and has no option that makes them read-only and leaves them devices, so a command could set their times, and as their
-owner their permissions. Writing to a device is not writing to its file system, and stays possible.
+Both ways make the devices of /dev read-only in a separate mount namespace. Bubblewrap shows these very devices, and has
+no option to make them read-only devices, so a command could set their times and, as their owner, their permissions.
+Writing to a device stays possible, because it does not write to its file system.
 
 `nested` needs a user namespace; users keep their numbers in it.
 
-`mapped` is for root. No limit on their number binds root's processes, and they own the kernel's files; `--uid` alone does
-not change that. So this process becomes USER, an unused number, and shows it each SOURCE in /tmp, by its place in the list,
-through a mount that maps the owner of the files to USER and back: what is written belongs to the owner on disk. See
-mount_setattr(2), MOUNT_ATTR_IDMAP. BWRAP is opened before, since USER may have no access to it; TREE, if not empty, is a
-directory that holds BWRAP and its libraries, and is copied to where USER has access.
+`mapped` is for root. The number of root's processes has no limit, and they own the kernel's files; `--uid` alone does
+not change that. So this process becomes USER, an unused number. USER sees each SOURCE in /tmp, by its list index,
+through a mount that maps the owner of the files to USER and back: on disk, new files belong to the owner. See
+mount_setattr(2), MOUNT_ATTR_IDMAP. BWRAP is opened first, since USER may have no access to it. TREE, if not empty, is
+a directory with BWRAP and its libraries, and is copied to a place that USER can read.
 
-Where the kernel or a file system cannot do it, it says which and exits with 1.
+If the kernel or a file system does not support this, the script says which and exits with 1.
 """
 
 from __future__ import annotations

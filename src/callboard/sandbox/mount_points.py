@@ -1,7 +1,7 @@
-"""Prepare paths of a workspace while commands run: mount points, links in place of mounts, files that are restored.
+"""Prepare paths of a workspace while commands run: mount points, links instead of mounts, files that are restored.
 
-Laws: no path is reached through a symlink, since a command may have put it there; what was made is removed when the last
-command that needs it has ended.
+Laws: no path is reached through a symlink, since a command may have made the link. Mount points and links are removed
+when the last command that needs them has ended.
 
 `BubblewrapMounts` lists the file system of a bubblewrap sandbox as arguments; later mounts hide earlier ones.
 Law: only paths that are named here exist in the sandbox.
@@ -42,7 +42,7 @@ HIDDEN = (
     "/proc/timer_list",
     "/proc/timer_stats",
 )
-"""Files that tell of the machine and its other users. The rest of /proc is read-only."""
+"""Files that reveal the machine and its other users. The rest of /proc is read-only."""
 
 _PROXY, _RELAY = "/run/callboard/proxy", "/run/callboard/relay.py"
 
@@ -171,7 +171,7 @@ def check_paths(places: Iterable[str], workspace: Path) -> list[PurePosixPath]:
                 )
         for step in path_steps(place)[:-1]:
             if (workspace / step).exists() and not (workspace / step).is_dir():
-                raise CallerError("is no directory", path=str(workspace / step))
+                raise CallerError("not a directory", path=str(workspace / step))
     return paths
 
 
@@ -189,7 +189,7 @@ def make_directories(workspace: Path, places: Sequence[PurePosixPath]) -> Iterat
 
 @contextmanager
 def make_links(workspace: Path, bind_mounts: Mapping[str, Path]) -> Iterator[None]:
-    """Make symlinks in place of bind mounts, where nothing is. Raises CallerError as `check_paths` does."""
+    """Make symlinks instead of bind mounts, at unused paths. Raises CallerError as `check_paths` does."""
     places = {PurePosixPath(place): Path(os.path.realpath(target)) for place, target in bind_mounts.items()}
     parents = check_paths({str(place.parent) for place in places} - {"."}, workspace)
     with make_directories(workspace, parents), _hold(workspace, places.items()):
@@ -203,7 +203,7 @@ def _hold(workspace: Path, places: Iterable[tuple[PurePosixPath, Path | None]]) 
         with _lock:
             for place, target in places:
                 path = workspace / place
-                # What another command has made is there, but will be removed.
+                # A path that another command has made exists, but will be removed.
                 if _made[path] or _make(path, target, workspace):
                     _made[path] += 1
                     held.append((path, target))

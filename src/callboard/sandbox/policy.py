@@ -11,11 +11,11 @@ import msgspec
 MIB = 1024 * 1024
 
 StopReason: TypeAlias = Literal["", "timeout", "output", "memory", "processes", "disk"]
-"""Why a command was ended; "" for one that ended by itself."""
+"""Reason why a command was ended; "" if it ended normally."""
 
 
 class CommandLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """What one command may use, with all processes that it starts."""
+    """Limits for one command together with all its processes."""
 
     seconds: float = 120
     """Wall time until it is ended."""
@@ -32,7 +32,7 @@ class CommandLimits(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Confinement(msgspec.Struct, frozen=True, kw_only=True):
-    """What a command may see and do. PATH, LANG, LC_*, TERM and TZ are passed on to it besides `environment`."""
+    """Access of a command. It gets PATH, LANG, LC_*, TERM and TZ in addition to `environment`."""
 
     workspace: Path
     """Writable, and the command's current directory."""
@@ -41,8 +41,8 @@ class Confinement(msgspec.Struct, frozen=True, kw_only=True):
     read_only: tuple[str, ...] = (".git",)
     """Paths in the workspace that cannot be changed, nor made where they do not exist."""
     bind_mounts: Mapping[str, Path] = {}
-    """Paths in the workspace at which other directories are shown, read-only. Where there are no namespaces a link is made
-    instead, and without a sandbox the directory can be written to through it."""
+    """Paths in the workspace at which other directories are shown, read-only. Without namespaces they are links;
+    without a sandbox, a command can write to the directory through the link."""
     hidden: tuple[str, ...] = ()
     """Paths in the workspace that can be neither read nor changed nor made. Only bubblewrap can do that."""
     home: Path | None = None

@@ -31,11 +31,11 @@ from callboard.telemetry.content import Clipper
 from callboard.text.display import display
 
 MAX_BYTES: Final = 16 * 1024
-"""Of the end of the output that are in the file at least."""
+"""Minimum bytes from the end of the output in the file."""
 
 
 class OutputFile:
-    """A file that is made anew for each command; of None nothing is written."""
+    """A file that each command replaces; with None, nothing is written."""
 
     def __init__(self, path: Path | None) -> None:
         self._path = path
@@ -130,7 +130,7 @@ class BoundedOutput:
             del self._end[: len(self._end) - self._last]
 
     def value(self) -> bytes:
-        """What was fed; if it was more than the limit, with a line in the middle that says how much is missing."""
+        """Return the collected bytes; above the limit, a line in the middle says how many are missing."""
         end = self._end[max(0, len(self._end) - self._last) :]
         missing = self.total - len(self._beginning) - len(end)
         line = b"\n[%d bytes are missing here]\n" % missing if missing else b""
@@ -164,10 +164,10 @@ class ProcessGuard(Protocol):
 
 
 def gate_command(command: Sequence[str], limits: CommandLimits, *, processes: int | None, stdin: bytes) -> list[str]:
-    """The command behind a shell that waits for a line of input, sets its limits, and becomes the command.
+    """Wrap the command in a shell that waits for a line of input, sets its limits, and becomes the command.
 
-    `processes` limits threads too, and counts those of the whole user where the command has no namespace of its own; with
-    None only the polling bounds them.
+    `processes` also limits threads. Without a namespace for the command, it counts all processes of the user.
+    With None, only the polling limits them.
     """
     script = _GATE.format(blocks=limits.file_bytes // 512, kibibytes=limits.memory_bytes // 1024)
     if processes is not None:
@@ -186,13 +186,13 @@ async def run_guarded(
     writable: Sequence[Path],
     output_file: Path | None,
 ) -> Outcome:
-    """Start a gated command, and return when nothing of it is left.
+    """Start a gated command, and return when all its processes have ended.
 
     Args:
         command: The program that leads to the gate, and its arguments.
         guard: Ends the processes.
-        directory: Where the program is started.
-        environment: All of its environment.
+        directory: The working directory.
+        environment: Its whole environment.
         stdin: Its input.
         limits: Time, output, memory, processes, disk.
         writable: The directories whose free space is watched.
@@ -200,7 +200,7 @@ async def run_guarded(
 
     Raises:
         SandboxUnavailable: The program cannot be started.
-        CallerError: It is no command.
+        CallerError: It is not a command.
     """
     loop = asyncio.get_running_loop()
     started_at = loop.time()
@@ -337,7 +337,7 @@ _SET = {
     "PATH": "/usr/local/bin:/usr/bin:/bin",
     # The machine's configuration of git is not readable, which git would complain of.
     "GIT_CONFIG_NOSYSTEM": "1",
-    # In the sandbox files have another owner than in git's index, and git would read them all anew each time.
+    # In the sandbox, files have a different owner than in git's index, and git would reread all of them each time.
     "GIT_CONFIG_COUNT": "1",
     "GIT_CONFIG_KEY_0": "core.checkStat",
     "GIT_CONFIG_VALUE_0": "minimal",

@@ -1,8 +1,8 @@
-"""The network access of a sandbox: an HTTP proxy on a Unix socket, for the hosts of a list.
+"""The network access of a sandbox: an HTTP proxy on a Unix socket, limited to a list of hosts.
 
-It takes CONNECT (RFC 9110, section 9.3.6) and the absolute form (RFC 9112, section 3.2.2), one request a connection.
-Laws: a name is resolved once, and the connection goes to the very address that was checked. An address that is not of the
-public internet is allowed only if the list names that address itself.
+It takes CONNECT (RFC 9110, section 9.3.6) and the absolute form (RFC 9112, section 3.2.2), one request per connection.
+Laws: a name is resolved once, and the connection uses the very address that was checked. An address outside of the
+public internet is allowed only if the list has that address itself.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from callboard.errors import CallerError
 Address: TypeAlias = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 PORTS = (80, 443)
-"""Those of an entry without ports."""
+"""Ports of an entry without ports."""
 
 _NAME = re.compile(r"(?:[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?\.)*[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?", re.ASCII)
 _HOST_AND_PORT = re.compile(r"(?P<host>\[[^\]]*\]|[^:]*)(?::(?P<port>[0-9]{1,5}))?", re.ASCII)

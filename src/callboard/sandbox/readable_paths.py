@@ -96,7 +96,7 @@ def interpreter_paths() -> list[Path]:
 
 
 def is_reachable(place: Path) -> bool:
-    """Whether the path exists; one in a directory that we may not search does not, and is no error."""
+    """Return whether the path exists; False, without an error, in a directory that we may not search."""
     return os.path.exists(place)  # noqa: PTH110  # pathlib's raises for what may not be looked at
 
 

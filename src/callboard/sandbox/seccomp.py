@@ -1,7 +1,7 @@
-"""The system calls that a command is refused, and the seccomp filter that refuses them: BPF over `struct seccomp_data`.
+"""The forbidden system calls of a command, and the seccomp filter that refuses them: BPF over `struct seccomp_data`.
 
-The numbers are those of Linux's arch/x86/entry/syscalls/syscall_64.tbl and include/uapi/asm-generic/unistd.h.
-Law: a system call of another architecture than the filter's ends the process.
+The numbers come from Linux's arch/x86/entry/syscalls/syscall_64.tbl and include/uapi/asm-generic/unistd.h.
+Law: a system call of another architecture than the filter's kills the process.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ CALLS: dict[str, SyscallNumbers] = {
     # memory that is in no process's account
     "memfd_create": SyscallNumbers(319, 279),
     "memfd_secret": SyscallNumbers(447, 447),
-    # those of which some uses are refused
+    # system calls with some forbidden uses
     "ioctl": SyscallNumbers(16, 29),
     "chmod": SyscallNumbers(90, None),
     "fchmod": SyscallNumbers(91, 52),
@@ -223,7 +223,7 @@ REFUSED: tuple[SyscallRule, ...] = (
         )
     ),
 )
-"""What every command is refused."""
+"""System calls that are refused for every command."""
 
 OWN_NETWORK = (_UNIX, _INTERNET, _INTERNET_6, _NETLINK)
 """The families of sockets for a command that has a network namespace of its own. AF_VSOCK, for one, leads out of it."""
@@ -250,8 +250,8 @@ SHARED: tuple[SyscallRule, ...] = (
     # Setting the process that gets a signal when something can be read.
     *(SyscallRule("fcntl", tests=(ArgumentTest(1, "equal", command),)) for command in (_F_SETOWN, _F_SETOWN_EX)),
     *(SyscallRule("ioctl", tests=(ArgumentTest(1, "equal", command),)) for command in (_FIOSETOWN, _SIOCSPGRP)),
-    # Landlock does not check these, and a filter does not know the file. Permissions, owners and times stay open, because
-    # nearly every program sets those of its own files.
+    # Landlock does not check these, and a filter does not know the file. Permissions, owners and times stay open,
+    # because nearly every program sets them for its own files.
     *(
         SyscallRule(name, errno.EOPNOTSUPP)
         for name in ("setxattr", "lsetxattr", "fsetxattr", "removexattr", "lremovexattr", "fremovexattr")
@@ -270,7 +270,7 @@ _TESTS = {"equal": _IF_EQUAL, "other": _IF_EQUAL, "any": _IF_ANY_BIT}
 
 # linux/audit.h
 _ARCHITECTURES: dict[Machine, int] = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
-# Numbers from here on are those of x32, which are other numbers of the same calls.
+# From here on, numbers belong to x32, which has other numbers for the same calls.
 _X32 = 0x40000000
 
 

@@ -1,11 +1,11 @@
 """Run a restricted command, and kill its orphans. A script: `supervisor.py LIFELINE RESTRICTION ... -- COMMAND ...`.
 
-Processes that the command leaves behind become this process's children. They are killed when the command ends, on
-SIGTERM, or when the socket LIFELINE reaches its end, because the process at its other end closed it or died. An error
-before the command began is written to it. The command is subject to each RESTRICTION:
+Orphans of the command become this process's children. They are killed when the command ends, on SIGTERM, or when the
+socket LIFELINE reaches its end, because the process at its other end closed it or died. An error before the command
+starts is written to LIFELINE. The command is subject to each RESTRICTION:
 
   seccomp=NUMBER    a descriptor from which to read the filter
-  write=PATH        Landlock: all of a file or directory may be used. Of what no such line names, nothing may.
+  write=PATH        Landlock: full access to a file or directory. Paths without a rule are not accessible.
   read=PATH         Landlock: may be read, and run
 
   server=PATH       the program to run; the command's first word is only its name. SIGTERM is passed on to its group, its
@@ -67,11 +67,11 @@ def landlock_version() -> int:
 
 
 def restrict_thread(rights: int, permitted: list[tuple[str, int]]) -> None:
-    """Take rights to files, TCP and signals to others from this thread and what it starts.
+    """Remove rights to files, TCP and signals to other processes from this thread and its children.
 
     Args:
-        rights: The rights to files that are taken, as far as the kernel knows them.
-        permitted: Paths, and the rights that stay for all beneath them. A path that does not exist is left out.
+        rights: The rights to files to remove, as far as the kernel knows them.
+        permitted: Paths, and the rights that stay for all beneath them. A missing path is ignored.
     """
     version = landlock_version()
     if not version:

@@ -1,1 +1,1 @@
-"""Files of ours: private, atomic, confined to a directory, and where they stand."""
+"""Our own files: private, atomic, confined to a directory; and their paths."""

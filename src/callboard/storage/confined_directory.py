@@ -1,11 +1,11 @@
 """Files beneath one directory, for paths that a model wrote.
 
-Laws: each step of a path is opened by itself, relative to the one before, and never through a link: a link is read
-and its target walked in the same way. So whatever is changed meanwhile, the opened file is beneath the root. Hard
-links and mounts are what the root's owner put there. The guard (`set_path_guard`) judges the path that the walk took,
-not the one that was written, so a link that is turned in between does not lead past it.
+Laws: each step of a path is opened separately, relative to the previous step, and never through a link: the link is
+read and its target is walked in the same way. So the opened file is always beneath the root, whatever changes. Hard
+links and mounts are trusted as the root owner's. The guard (`set_path_guard`) judges the path of the walk, not the
+written path, so a link that changes in between cannot bypass the guard.
 
-Why not resolve the path and compare: between the check and the `open` a command in the same tree can replace a
+We do not resolve the path and compare: between the check and the `open`, a command in the same tree can replace a
 directory by a link.
 """
 
@@ -36,7 +36,7 @@ MAX_ENTRIES = 200_000
 _NO_FOLLOW = getattr(os, "O_NOFOLLOW", 0)
 _ROOT = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_CLOEXEC", 0)
 DIRECTORY = _ROOT | _NO_FOLLOW
-"""Opens a directory that is no link."""
+"""Flags to open a directory that is not a link."""
 # Neither waits for the other end of a pipe nor takes a terminal.
 _NO_WAIT = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0) | getattr(os, "O_CLOEXEC", 0)
 _UNFINISHED = re.compile(r"\.callboard-[0-9a-f]{16}")
@@ -56,12 +56,12 @@ def set_path_guard(guard: Guard | None) -> None:
 
 
 class ResolvedPath(NamedTuple):
-    """Where a path leads."""
+    """The target of a path."""
 
     parent: int
     """An open directory."""
     name: str
-    """A name in it, which is no link."""
+    """A name in it, which is not a link."""
     path: str
     """The same, from the root."""
 
@@ -72,8 +72,8 @@ class ConfinedDirectory:
     Paths are relative to the root, or absolute and beneath it, as the root was spelled or without links.
 
     Args:
-        root: The directory. A relative one is taken from the current directory when it connects.
-        read_only: Names of files and directories that are never changed, nor is what is in them; in any letters'
+        root: The directory. A relative path is resolved against the current directory when it connects.
+        read_only: Names of files and directories that are never changed, including their content; in upper or lower
             case, at any depth.
     """
 
@@ -127,9 +127,9 @@ class ConfinedDirectory:
             return entry.path
 
     def aliases(self, path: str) -> list[str]:
-        """Every path, relative to the root, of what a path leads to: the canonical one, then those of hard links.
+        """Return every path of a file, relative to the root: the canonical path, then its hard links.
 
-        Of what is not there, the path where it would be made. Raises OSError, also where there are more than
+        For a missing file, return the path at which it would be made. Raises OSError, also if there are more than
         MAX_ENTRIES names to search for hard links.
         """
         with self._resolve(path, lenient=True) as entry:
@@ -142,8 +142,8 @@ class ConfinedDirectory:
     def write(self, path: str, data: bytes, mode: int | None = None) -> None:
         """Replace a file's content atomically: a reader sees the old or the new.
 
-        Missing directories are made. A file keeps its permissions, without set-user-ID; a new one has those of
-        `mode`, by default what the umask leaves. For root, a file keeps its owner, and a new one gets its directory's.
+        Missing directories are made. A file keeps its permissions, without set-user-ID. A new file gets the permissions
+        `mode`, by default limited by the umask. For root, a file keeps its owner; a new file gets its directory's.
         """
         with self._resolve(path, make=True, change=True) as entry:
             parent, name = entry.parent, entry.name
@@ -189,7 +189,7 @@ class ConfinedDirectory:
             os.close(opened)
 
     def names(self, path: str, limit: int) -> list[str]:
-        """The names in a directory, sorted, directories with a slash behind. Raises OSError for more than `limit`."""
+        """Return the sorted names in a directory, folders with a final slash. Raises OSError for more than `limit`."""
         with self.directory(path) as directory, os.scandir(directory) as entries:
             names = [entry.name + "/" * entry.is_dir(follow_symlinks=False) for entry in islice(entries, limit + 1)]
         if len(names) > limit:
@@ -351,7 +351,7 @@ def _split(path: str) -> list[str]:
 
 
 def _read_link(name: str, parent: int) -> str | None:
-    """Where a link leads, None for what is no link or not there."""
+    """Return the target of a link; None if the path is not a link or does not exist."""
     try:
         return os.readlink(name, dir_fd=parent)
     except OSError as error:
@@ -414,7 +414,7 @@ def _is_same_file(name: str, parent: int, status: os.stat_result) -> bool:
 
 
 def remove_unfinished(root: str) -> None:
-    """Delete what writes beneath a directory left behind because their process died. Raises OSError.
+    """Delete files of unfinished writes beneath a directory, left by processes that died. Raises OSError.
 
     Nobody else may write there meanwhile.
     """

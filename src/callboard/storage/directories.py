@@ -1,7 +1,7 @@
-"""Where Callboard keeps its own files on this machine.
+"""The directories of Callboard's own files on this machine.
 
-On Linux the XDG variables count, and a relative one is ignored, as the XDG Base Directory Specification 0.8 says. The
-directory of settings is not here: `configuration.settings` finds it for a given environment, not for this process.
+On Linux the XDG variables count, and a relative path is ignored, as the XDG Base Directory Specification 0.8 says.
+`configuration.settings` finds the directory of settings, which depends on a given environment, not on this process.
 """
 
 from __future__ import annotations
@@ -19,5 +19,5 @@ def data_directory() -> Path:
 
 
 def state_directory() -> Path:
-    """What is remembered between processes and may be lost; on Linux `${XDG_STATE_HOME:-~/.local/state}/callboard`."""
+    """Return the directory of expendable state; on Linux `${XDG_STATE_HOME:-~/.local/state}/callboard`."""
     return _DIRECTORIES.user_state_path

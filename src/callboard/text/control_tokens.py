@@ -35,7 +35,7 @@ _Trie = dict[str, Any]
 
 
 class ControlTokens:
-    """The tokens of one model. `turns` frame turns; `markup` stands within a turn, as calls do."""
+    """The tokens of one model. `turns` frame turns; `markup` occurs within a turn, as calls do."""
 
     def __init__(self, turns: Iterable[str], markup: Iterable[str] = ()) -> None:
         framing = [_fold(token) for token in turns]
@@ -72,7 +72,7 @@ class ControlTokens:
         return escaped
 
     def unescape(self, text: str, *, in_json: bool = False) -> str:
-        """What was escaped, as it was."""
+        """Undo the escaping."""
         undoing = Unescaper(self, in_json=in_json)
         plain = undoing.feed(text) + undoing.finish()
         return text if plain == text else plain
@@ -110,7 +110,7 @@ class Unescaper:
                 pieces.append(text[released : match.end() - 1])
                 released = match.end()
             else:
-                # Of several invisible characters only the last may be removed.
+                # Only the last of several invisible characters may be removed.
                 first = match.start() + 1
                 gap = len(match["open"]) - 1 - len(match["open"][1:].lstrip(INVISIBLE))
                 keep = first + max(0, gap - 1)
@@ -119,7 +119,7 @@ class Unescaper:
         return "".join([*pieces, text[released:]])
 
     def finish(self) -> str:
-        """The rest; the next text begins anew."""
+        """Return the rest, and get ready for a new text."""
         rest = self._held[1:] + self._cut
         self._begin()
         return rest
@@ -138,9 +138,9 @@ class Unescaper:
 
 
 def map_texts(value: Any, change: Callable[[str], str]) -> Any:
-    """A JSON value with its texts and keys changed; the same object where none changes.
+    """Return a JSON value with its texts and keys changed; the same object if nothing changes.
 
-    Without recursion, for a model or a client may nest a value as deep as Python's own limit.
+    It is not recursive, because a model or a client may nest a value as deep as Python's own limit.
     """
     containers: list[Any] = []
     todo = [value]
@@ -168,7 +168,7 @@ def map_texts(value: Any, change: Callable[[str], str]) -> Any:
 
 @cache
 def _folds() -> dict[int, str]:
-    """What each character is read as, if that is another one."""
+    """Map each character to the character that it is read as, if they differ."""
     folds = {0x2581: "_"}
     for begin, end in _BLOCKS:
         for code in range(begin, end):

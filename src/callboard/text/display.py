@@ -1,14 +1,14 @@
-"""Make a text that somebody else wrote safe to show: in a log, in a terminal, in a message, in a header.
+"""Make untrusted text safe to show: in a log, in a terminal, in a message, in a header.
 
 A client, a model, a backend or the name of a file must not end a line, move the cursor, change its colour or turn the
-direction of writing. What counts as visible is Python's `str.isprintable`: it refuses all of Unicode's categories C
-and Z but the space. Which function to take depends on what is to remain of the text: `display` one bounded line,
-`escape` all of it, `replace_invisible` as many characters as before, `strip_controls` its lines, `collapse` its words.
-A person who decides on a text gets it from `make_visible`, which is stricter: it also escapes what no font draws, though
-that is part of ordinary texts, such as the variation selector behind a heart.
+direction of writing. A character is visible if Python's `str.isprintable` says so: that excludes Unicode's categories
+C and Z, except the space. Choose the function by the part of the text to keep: `display` keeps one bounded line,
+`escape` the whole text, `replace_invisible` the length, `strip_controls` the lines, `collapse` the words. If a person
+decides on a text, use `make_visible`. It is stricter: it also escapes characters that no font draws, even those in
+ordinary texts, such as the variation selector after a heart.
 
-Law: what `display` returns has no control character (C0, C1), no line or paragraph separator, no bidirectional
-override and nothing else that `str.isprintable` refuses, and it is never longer than its limit.
+Law: the result of `display` has no control character (C0, C1), no line or paragraph separator, no bidirectional
+override and no other character that `str.isprintable` refuses. It is never longer than its limit.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ def display(text: str, longest: int = LONGEST) -> str:
     r"""Return the text on one line, with invisible characters escaped, such as `\n` or `\u202e`.
 
     Args:
-        text: What somebody else wrote.
-        longest: The most characters that are returned; a longer text is cut and ends in `...`.
+        text: Untrusted text.
+        longest: Maximum characters to return; a longer text is cut and ends in `...`.
     """
     # An escape is longer than its character, so this beginning is always enough.
     return truncate(escape(text[: longest + 1]), longest)
 
 
 def escape(text: str, keep: str = "") -> str:
-    """Return the text with each invisible character escaped, but for those in `keep`."""
+    """Return the text with each invisible character escaped, except the characters in `keep`."""
     if text.isprintable():
         return text
     return "".join([char if char.isprintable() or char in keep else _spell(char) for char in text])
@@ -52,19 +52,19 @@ def make_visible(text: str, keep: str = "\n\t") -> str:
 
 
 def replace_invisible(text: str, by: str = "?") -> str:
-    """Return the text with `by` in place of each invisible character."""
+    """Replace each invisible character of the text by `by`."""
     return text if text.isprintable() else "".join([char if char.isprintable() else by for char in text])
 
 
 def strip_controls(text: str) -> str:
-    """Return the text without the control characters (C0, C1) that a terminal obeys, but for line breaks and tabs."""
+    """Return the text without the control characters (C0, C1) that a terminal obeys, except line breaks and tabs."""
     return text.translate(_CONTROLS)
 
 
 def collapse(text: str, longest: int = 120) -> str:
     """Return the text's words on one line: a run of whitespace and invisible characters becomes one space.
 
-    Of a text that is cut, its length in characters is added.
+    A cut text ends with its full length in characters.
     """
     begin = replace_invisible(text[: 4 * longest + 1], " ")
     return truncate_line(begin, longest, f" ... ({len(text)} characters)")

@@ -16,14 +16,14 @@ _DURATION: Final = re.compile(rf"(\d{{1,6}})([{''.join(_UNITS)}])", re.ASCII)
 
 
 def parse_duration(text: str, path: str = "") -> timedelta:
-    """A length of time such as `12h` or `30d`.
+    """Parse a length of time such as `12h` or `30d`.
 
     Args:
         text: A whole number and a unit: s, m, h, d or w.
-        path: Where it stands, for the error.
+        path: Path of the setting that the error names.
 
     Raises:
-        CallerError: It is none.
+        CallerError: The text is not a duration.
     """
     match = _DURATION.fullmatch(text)
     length = LONGEST if match is None else timedelta(**{_UNITS[match[2]]: int(match[1])})

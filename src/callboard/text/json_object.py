@@ -23,22 +23,22 @@ _SPACE = " \t\r\n"
 
 
 class Token(Enum):
-    """What `step` stopped at."""
+    """The token at which `step` stopped."""
 
     MORE = auto()
     """The end of the piece."""
     KEY = auto()
-    """The key of a member, in `key`; the position is behind its closing quote."""
+    """The key of a member, in `key`; the position is after its closing quote."""
     BEGIN = auto()
     """A member's value begins at the position; its first character is in `opener`."""
     END = auto()
     """The member's value ended before the position."""
     LEFT = auto()
-    """An object that was entered is closed; the position is behind its brace."""
+    """An object that was entered is closed; the position is after its brace."""
     DONE = auto()
-    """The object is closed; the position is behind its brace."""
+    """The object is closed; the position is after its brace."""
     BROKEN = auto()
-    """No JSON object: the character at the position cannot stand there."""
+    """Not a JSON object: the character at the position is not allowed there."""
 
 
 class _State(Enum):
@@ -61,17 +61,17 @@ _IS = {
     _State.BEFORE_COLON: ":",
     _State.AFTER_VALUE: ",}",
 }
-"""What may stand where, besides white space."""
+"""Characters allowed in each state, besides white space."""
 
 _VALUE_STATE = {'"': _State.STRING, "{": _State.DEEP, "[": _State.DEEP} | dict.fromkeys("-0123456789tfn", _State.SCALAR)
 
 
 class JsonObject:
-    """Reads the inside of one object, from behind its opening brace.
+    """Reads the inside of one object, after its opening brace.
 
-    `step(text, at)` goes on from `at` to the next token and gives it with the position it stopped at.
-    After BEGIN of a value that opens with a brace, `enter()` has its members reported as well; the next
-    step then begins behind that brace.
+    `step(text, at)` continues from `at` to the next token, and returns the token and its position.
+    After BEGIN of a value that opens with a brace, `enter()` also reports its members; the next
+    step then begins after that brace.
     """
 
     __slots__ = ("_escaped", "_key", "_state", "_value", "key", "levels", "opener")
@@ -81,7 +81,7 @@ class JsonObject:
         self.opener = ""
         self._state = _State.OPENED
         self.levels = 1
-        """Of the objects that were entered, with the first."""
+        """Number of the entered objects, including the first."""
         self._value = Brackets()
         self._key: list[str] = []
         self._escaped = False
@@ -91,7 +91,7 @@ class JsonObject:
         self._state = _State.OPENED
 
     def skip_value(self) -> None:
-        """The value that begins was read by somebody else; the next step goes on behind it."""
+        """Skip the value that begins, because the caller has read it; the next step continues after it."""
         self._state = _State.AFTER_VALUE
 
     def step(self, text: str, at: int) -> tuple[Token, int]:  # noqa: PLR0915  # one loop over one table of states
@@ -169,7 +169,7 @@ class JsonObject:
                 return Token.DONE, at
 
     def _string(self, text: str, at: int) -> tuple[int, bool]:
-        """The position behind the string's closing quote, or the end of the piece."""
+        """Return the position after the string's closing quote, or the end of the piece."""
         size = len(text)
         if self._escaped and at < size:
             self._escaped = False

@@ -38,13 +38,13 @@ class JsonString:
         return _decode(raw)
 
     def finish(self) -> str:
-        """What a string that ends here still holds: an escape that never ended, as it was written."""
+        """Return the rest of a string that ends here: an unfinished escape, unchanged."""
         held, self._held = self._held, ""
         return _decode(held)
 
     @staticmethod
     def _cut(raw: str) -> int:
-        """Where the escape begins that is not whole yet."""
+        """Return the position of the unfinished escape."""
         tail = max(0, len(raw) - _HELD_MAX)
         # Backslashes pair up from the left of their run.
         while tail and raw[tail - 1] == "\\":
@@ -69,7 +69,7 @@ def _decode(raw: str) -> str:
 
 
 def _each(escape: re.Match[str]) -> str:
-    """What one escape spells; one that JSON does not know, as it is written."""
+    """Decode one escape; return an unknown escape unchanged."""
     try:
         return str(json.loads(f'"{escape[0]}"', strict=False))
     except ValueError:

@@ -12,15 +12,15 @@ import re
 _NEXT = re.compile(r'["{}\[\]<]')
 _STRING = re.compile(r'["\\]')
 _MARKED = "|/｜"
-"""What makes a marker of the character before it."""
+"""Characters that make the previous character the start of a marker."""
 _PARTNER = {"}": "{", "]": "["}
 
 
 class Brackets:
-    """`step(text, at)` goes on from `at` and gives whether the value is closed, with the position behind it.
+    """`step(text, at)` continues from `at`, and returns whether the value is closed and the position after it.
 
-    A bracket that closes what is not open ends it as well, and so does a marker such as `<|end|>` or `</tool_call>`
-    outside of strings. Neither is read: the value is then `broken`. A character that may begin a marker waits for the next.
+    An unmatched closing bracket also ends the value, as does a marker such as `<|end|>` or `</tool_call>` outside of
+    strings. Neither is read, and the value is `broken`. A character that may begin a marker waits for the next one.
     """
 
     __slots__ = ("_escaped", "_in_string", "_open", "broken")

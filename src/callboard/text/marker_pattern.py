@@ -12,7 +12,7 @@ from string import Formatter
 from typing import NamedTuple
 
 MAX_NAME = 1024
-"""Characters of a name; a longer one is none."""
+"""Maximum characters of a name."""
 MAX_BLANK = 64
 """Characters of white space inside a marker."""
 
@@ -32,7 +32,7 @@ _QUOTE = "[\"']?"
 
 
 class Match(NamedTuple):
-    """`end` is the position behind the marker; `fields` what stood in its fields; `cut` says that the text ends behind it."""
+    """A match: `end` is the position after the marker, `fields` its field values; `cut`: the text ends there."""
 
     end: int
     fields: Mapping[str, str]
@@ -40,12 +40,11 @@ class Match(NamedTuple):
 
 
 class MarkerPattern:
-    """What a template spells: its characters, `{name}` and other fields, and white space.
+    """The pattern of a template: its characters, `{name}` and other fields, and white space.
 
-    A newline in the template is any white space or none, a space is some; `{_}` is white space that is
-    read but not spelled. In a template with fields, white space inside the tags and other quotes or none
-    around an attribute are read too. `then` are templates of which one has to follow; it is not part of
-    the marker.
+    A newline in the template matches any white space or none, a space matches some. `{_}` matches white space
+    that is never written. A template with fields also matches white space inside the tags, and attributes
+    with other quotes or none. One of the templates in `then` must follow; it is not part of the marker.
     """
 
     def __init__(self, template: str, then: Iterable[str] = ()) -> None:

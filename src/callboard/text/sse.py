@@ -71,7 +71,7 @@ class SSEDecoder:
         return frames
 
     def finish(self, why: str = "stop", /) -> list[Frame]:
-        """The frame that still lacks its blank line; after a cut there is none, for it may lack more."""
+        """Return the frame that lacks only its blank line; none after a cut, because more may be missing."""
         frames: list[Frame] = []
         if why in {"stop", "length"}:
             self._line(b"".join(self._tail), frames)
@@ -128,10 +128,10 @@ class Framer(Protocol):
     """Makes the bytes of a stream of its payloads."""
 
     def encode(self, payloads: Iterable[Payload], /) -> bytes:
-        """What is sent for these, which may be written at once."""
+        """Return the bytes for these payloads, which may be written at once."""
 
     def finish(self, why: Any = "stop", /) -> list[bytes]:
-        """What is sent last."""
+        """Return the last bytes to send."""
 
 
 class SSEEncoder:

@@ -1,6 +1,6 @@
 """A text that grows, kept as bytes: an object for each piece would take many times the memory.
 
-Law: a piece costs its own length, building the text that of the whole.
+Law: adding a piece takes time linear in the piece; building takes time linear in the text.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ class StringBuilder:
         self._bytes += text.encode("utf-8", "surrogatepass")
 
     def build(self, begin: int = 0) -> str:
-        """What there is from `begin` on, a length that was read before."""
+        """Return the text from `begin` on, which is an earlier length."""
         return (self._bytes[begin:] if begin else self._bytes).decode("utf-8", "surrogatepass")
 
     def __len__(self) -> int:

@@ -24,7 +24,7 @@ _REPLACEMENT: Final = r"\ufffd"
 
 
 def replace_halves(json: str) -> str:
-    """The JSON with the replacement character in the place of each half."""
+    """Replace each half in the JSON by the replacement character."""
     return _ESCAPE.sub(lambda escape: _REPLACEMENT if escape["high"] or escape["low"] else escape[0], json)
 
 

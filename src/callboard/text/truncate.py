@@ -22,9 +22,9 @@ def truncate_line(text: str, longest: int, mark: str = "...") -> str:
 
 
 def truncate_middle(text: str, longest: int) -> str:
-    """Return the beginning (two thirds) and the end of the text, and between them how long it was.
+    """Return the beginning (two thirds) and the end of the text, with a notice of its length between them.
 
-    Where `longest` leaves room for hardly more than that notice, the notice is all that is returned.
+    If `longest` has hardly room for more than the notice, return only the notice.
     """
     if len(text) <= longest:
         return text

@@ -1,7 +1,7 @@
 """The workspace of a job: its tree with a sandbox, its tools, and the facts for prompts and evidence.
 
-The rules of a job or a chat come from the settings and from a person's answers. The last matching rule decides.
-Law: an answer never allows what the settings deny.
+The rules of a job or a chat come from the settings and from a person's answers. The last match decides. Law: an
+answer never allows what the settings deny.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Ask a person whether a call may run: once, for the session, or for good. A subclass asks the question.
+"""Ask a person whether a call may run once, in the whole session, or for good. A subclass asks the question.
 
 Law: a call runs only if an answer allows it. Answers for good are saved in a file.
 """
@@ -74,16 +74,14 @@ def _read(file: Path) -> dict[str, list[str]]:
     except FileNotFoundError:
         return {}
     except ValueError as error:
-        raise CallerError(f"not JSON: {error}", path=str(file), hint="mend or remove it") from None
+        raise CallerError(f"not JSON: {error}", path=str(file), hint="fix or delete it") from None
     if not isinstance(approvals, dict) or not all(isinstance(each, list) for each in approvals.values()):
-        raise CallerError("not the answers of projects", path=str(file), hint="mend or remove it")
+        raise CallerError("not the answers of projects", path=str(file), hint="fix or delete it")
     return approvals
 
 
 ChatAnswer: TypeAlias = Literal["once", "session", "good", "reject", "nobody"]
-"""A person's answer: "session" and "good" allow all calls of the question's pattern. "nobody": no person could
-answer.
-"""
+"""A person's answer: "session" and "good" allow all calls of the question's pattern. "nobody": no answer."""
 
 
 class CallQuestion(NamedTuple):
@@ -122,9 +120,7 @@ class ChatApprover(ABC):
         changes: Sequence[ChangedFile] = (),
         pattern: str | None = None,
     ) -> Answer:
-        """Ask, and return the answer. Parameters as in CallQuestion; the default pattern covers this call and similar
-        ones.
-        """
+        """Ask, and return the answer. Parameters as in CallQuestion; by default the pattern covers similar calls."""
         if pattern is None:
             pattern = pattern_of(invocation.name, invocation.arguments or {})
         why = self._earlier.mention(invocation, why)

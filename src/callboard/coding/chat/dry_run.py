@@ -33,9 +33,7 @@ MAX_MATCHED: Final = 2000
 
 
 class ChangedFile(msgspec.Struct, frozen=True):
-    """The change of one file: its path from the root, its old bytes and its new bytes. None: the file does not
-    exist.
-    """
+    """The change of one file: its path from the root, old bytes and new bytes. None means that there is no file."""
 
     path: str
     before: bytes | None
@@ -153,9 +151,7 @@ def diff_of(changes: Iterable[ChangedFile]) -> str:
 
 
 def unified_diff(before: Sequence[str], after: Sequence[str]) -> Iterator[str]:
-    """Return the hunks of a unified diff of lines without ends. Linear outside the lines from the first change to the
-    last.
-    """
+    """Return the hunks of a unified diff of lines without ends. Linear outside the range of changed lines."""
     head = _count_common(before, after)
     tail = min(_count_common(before[::-1], after[::-1]), min(len(before), len(after)) - head)
     start = max(head - CONTEXT, 0)

@@ -1,4 +1,4 @@
-"""Which files of a folder git and jobs take: not too large, not generated, still there; and a copy of a folder for a job.
+"""Choose a folder's files for git and jobs: existing, not generated, not too large; and copy a folder for a job.
 
 Law: nothing in the user's folder is changed, no link in it is followed, and the copy shares nothing with it.
 """
@@ -52,7 +52,7 @@ def large_files(root: Path, paths: Iterable[str]) -> dict[str, str]:
 
 
 def split_deleted(root: Path, paths: Iterable[str]) -> tuple[list[str], list[str]]:
-    """The paths that exist, and those that do not; a path behind a link does not exist for git."""
+    """Split the paths into existing and missing ones; for git, a path through a link does not exist."""
     folders = {"": True}
 
     def is_folder(name: str) -> bool:
@@ -89,7 +89,7 @@ async def copy_files(source: Path, target: Path, *, without: Path) -> tuple[str,
     Cancelling stops it; an unfinished copy stays.
 
     Returns:
-        What could not be copied.
+        The paths that could not be copied.
 
     Raises:
         CallerError: There are more than 2 GB or 200,000 files.

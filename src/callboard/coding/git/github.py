@@ -1,8 +1,8 @@
-"""Issues and pull requests, through GitHub's own program `gh`, where it is installed and signed in.
+"""Issues and pull requests, through GitHub's own program `gh`, if it is installed and signed in.
 
-Law: nothing is written there but what the user asked for by name. `gh` asks git about the repository, and that git
-is restricted as ours: it reads of the configuration what `settings.py` lists, and runs no hook, filter or monitor.
-`gh` gets only the variables below, and no program that it starts comes from a repository.
+Law: we write only what the user asked for by name. `gh` asks git about the repository. That git is restricted like
+ours: it reads only the configuration that `settings.py` lists, and runs no hook, filter or monitor. `gh` gets only the
+variables below, and no program that it starts comes from a repository.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _INHERITED: Final = (
     *("GH_REPO", "XDG_STATE_HOME", "XDG_DATA_HOME", "DBUS_SESSION_BUS_ADDRESS", "HTTP_PROXY"),
     *("SSL_CERT_FILE", "SSL_CERT_DIR"),
 )
-"""What of the user's environment `gh` gets besides what git gets: how it signs in, and to what."""
+"""Environment variables for `gh` in addition to git's: its host and its credentials."""
 _QUIET: Final = {
     "GH_PROMPT_DISABLED": "1",
     "GH_NO_UPDATE_NOTIFIER": "1",
@@ -54,9 +54,9 @@ async def pull_request_of(number: int, directory: Path) -> tuple[str, str]:
 
 
 async def open_pull_request(directory: Path, *, branch: str, title: str, body: str, draft: bool) -> str:
-    """Open a pull request for a branch that was pushed; return its address, also where it is open already.
+    """Open a pull request for a pushed branch and return its address, even if it is already open.
 
-    Who opened it may have been killed before it could write that down. Raises CallerError.
+    An earlier process may have opened it and died before it recorded that. Raises CallerError.
     """
     arguments = ["pr", "create", "--head", branch, "--title", title, "--body-file", "-"]
     try:

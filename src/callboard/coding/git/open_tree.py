@@ -41,17 +41,17 @@ _OUR_OWN: Final = frozenset({"extensions.refstorage"})
 
 
 async def open_tree(directory: Path, job: Path, branch: str, at: str = "HEAD", *, fetch: bool = False) -> Tree:
-    """Make a clone of the repository that `directory` is in, or a copy where git has no commit of it.
+    """Make a clone of the repository that contains `directory`, or a copy if git has no commit of it.
 
     Args:
-        directory: Where the user is.
+        directory: The user's directory.
         job: The job's folder.
-        branch: The name of the branch that is made; if it is taken, it gets a number.
-        at: The commit that the branch begins at.
-        fetch: Whether what the commit lacks here, in a partial clone or of git-lfs, is fetched.
+        branch: The name of the new branch; if it is taken, it gets a number.
+        at: The commit at which the branch begins.
+        fetch: True to fetch missing objects of the commit, in a partial clone or of git-lfs.
 
     Raises:
-        CallerError: The repository cannot be used, or the commit is not whole here.
+        CallerError: The repository cannot be used, or objects of the commit are missing.
     """
     if TreeRecord.load(job) is not None:
         raise CallerError("the job has a tree already", path=str(job))
@@ -112,7 +112,7 @@ async def _clone(repository: Repository, record: TreeRecord, base: str, *, fetch
 
 
 async def _copy_configuration(source: Repository, own: Repository) -> None:
-    """Take over the settings of the user's repository that are data, the names of its commits, and which files it has."""
+    """Copy from the user's repository the settings that are data, the names of its commits, and its list of files."""
     settings = [each for each in await source.settings() if not each.is_of_user]
     allowed = [each for each in allowed_settings(settings, online=False) if each.key not in _OUR_OWN]
     # Files with such a filter are not committed, so its name is needed.
@@ -176,7 +176,7 @@ def _is_pointer(path: Path) -> bool:
 
 
 async def _describe_source(repository: Repository) -> list[str]:
-    """What the user should know of the tree that the job's is made from."""
+    """Return notices about the user's tree, from which the job's tree is made."""
     notices = []
     if changes := (await repository.status()).changes:
         names = display_names([each.path for each in changes])
@@ -251,9 +251,9 @@ def _installed_folders(root: Path, folder: str) -> dict[str, Path]:
 
 
 async def reopen_tree(directory: Path, job: Path, branch: str, at: str = "HEAD", *, fetch: bool = False) -> Tree:
-    """Open the tree of a job whose process died; make it where the process died before that.
+    """Open the tree of a job whose process died; make it if the process had not made it.
 
-    Who calls it holds the job's lock. The arguments are those of `open_tree`.
+    The caller holds the job's lock. The arguments are as in `open_tree`.
 
     Raises:
         CallerError: The user's repository or the job's is gone.
@@ -273,7 +273,7 @@ async def reopen_tree(directory: Path, job: Path, branch: str, at: str = "HEAD",
     own = record.open_repository()
     if not await asyncio.to_thread(own.git_directory.is_dir):
         raise CallerError("the repository that the job worked in is gone", path=str(own.git_directory))
-    # Of a git that was killed: the repository is the job's, so nobody else can hold them.
+    # Locks of a killed git: the repository is the job's, so no other process can hold them.
     for lock in (*own.git_directory.glob("*.lock"), *(own.git_directory / "refs").rglob("*.lock")):
         lock.unlink(missing_ok=True)
     if not await asyncio.to_thread((own.root / ".git").is_file):
@@ -286,7 +286,7 @@ async def reopen_tree(directory: Path, job: Path, branch: str, at: str = "HEAD",
 
 
 async def describe_change(directory: Path, job: Path, limit: int) -> str:
-    """What a job has changed since it began, as the beginning of a patch; "" before it has a tree. Raises CallerError."""
+    """Return the start of a patch of the job's changes; "" before the job has a tree. Raises CallerError."""
     if TreeRecord.load(job) is None:
         return ""
     tree = await reopen_tree(directory, job, "")
@@ -302,17 +302,16 @@ def is_closed(job: Path) -> bool:
 async def fork_tree(source: Path, state: str, directory: Path, job: Path, branch: str, *, fetch: bool = False) -> Tree:
     """Make a tree with the files that another job's tree had earlier.
 
-    Where the process died while the tree was made, another call makes it whole. Laws: the new tree begins at the commit,
-    or at the files, that the other job's began at, so its change is the whole one; of the other job nothing is changed,
-    and the new one needs nothing of it when its tree is made.
+    If the process dies meanwhile, another call completes the tree. Laws: the new tree has the same base as the other
+    job's tree, so its diff is the whole change. The other job is not changed, and the new tree does not depend on it.
 
     Args:
         source: The folder of the other job.
-        state: What `Tree.keep` gave there.
-        directory: As of `open_tree`, and so are those that follow.
+        state: The result of `Tree.keep` for that tree.
+        directory: The user's directory, as in `open_tree`.
         job: The folder of the job that gets the tree.
         branch: The name of its branch.
-        fetch: Whether what is not here of the commit is fetched.
+        fetch: True to fetch missing objects of the commit.
 
     Raises:
         CallerError: The other job's files are gone, or the folder that it copied has changed since.
@@ -330,14 +329,14 @@ async def fork_tree(source: Path, state: str, directory: Path, job: Path, branch
 
 
 async def undo_tree(record: Mapping[str, Any], job: Path) -> str:
-    """Remove what a job made: its tree and its branch.
+    """Remove a job's tree and branch.
 
     Args:
-        record: `Tree.record`; the file in the job's folder is newer, and counts.
+        record: `Tree.record`; the newer file in the job's folder takes precedence.
         job: The job's folder.
 
     Returns:
-        What was done, in a sentence or two.
+        A sentence or two for the user about the removal.
 
     Raises:
         CallerError: Somebody built upon the branch: it was moved, checked out or merged.
@@ -375,7 +374,7 @@ async def _undo_branch(record: TreeRecord) -> str:
     pushed = await _check_untouched(user, record, tip, commits)
     # Only if it has not moved since.
     await user.git("update-ref", "-d", f"refs/heads/{record.branch}", tip)
-    # What a push wrote; where there is nothing, the file is not touched.
+    # A push wrote this section; without the section, the file is not touched.
     section = f"branch.{record.branch}"
     if (await user.configure("--get-regexp", f"^{re.escape(section)}[.]", check=False)).output:
         await user.configure("--remove-section", section, check=False)

@@ -1,13 +1,12 @@
-"""Run the program git, with every way closed by which a repository could run something.
+"""Run the program git, so that a repository cannot make it run another program.
 
-Law: git is started by its absolute path, never through a shell; nothing that a repository holds names a program
-that it runs. Hooks, monitors, pagers, editors, signers, external diffs and prompts are off; so is the network, except
-for calls that ask for it, which are the ones the user asked for.
+Law: git is started by its absolute path, never through a shell. No content of a repository names a program that git
+runs. Hooks, monitors, pagers, editors, signers, external diffs and prompts are off. The network is off, except for
+calls that the user asked for.
 
-There are two walls, and each is enough on its own. Of the configuration only what `settings.py` lists reaches git; and where
-the kernel has Landlock, git can run nothing but itself and what `programs` names, write nothing but what `writable`
-names, and open no connection. A call that may reach other machines is without the second: it runs what the user's own
-configuration says, such as ssh and its helpers.
+Two walls enforce this, and each is enough on its own. First, only the configuration that `settings.py` lists reaches
+git. Second, with Landlock in the kernel, git can run only itself and `programs`, write only `writable`, and open no
+connection. Calls with network access lack the second wall: they run programs that the user configured, such as ssh.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ MAX_OUTPUT: Final = 64 * 1024 * 1024
 SECONDS: Final = 600.0
 """That a call of git may take."""
 OLDEST: Final = (2, 32)
-"""The first git that can be told to leave the user's configuration out (`GIT_CONFIG_GLOBAL`)."""
+"""First git version that can ignore the user's configuration (`GIT_CONFIG_GLOBAL`)."""
 
 _MAX_ERROR = 64 * 1024
 _GRACE = 3.0
@@ -58,7 +57,7 @@ _SETTINGS: Final[tuple[tuple[str, str], ...]] = (
 # Git-lfs then puts in place what it has, and leaves the rest: a `.lfsconfig` of the tree counts less.
 _OFFLINE: Final = ("lfs.url", _NOWHERE)
 
-# Where the loader of programs is, which the kernel runs with each of them.
+# Paths of the program loader, which the kernel runs with each program.
 _LOADERS: Final = ("/lib64/ld-linux*.so*", "/lib/ld-linux*.so*", "/lib/ld-musl-*.so*", "/libx32/ld-linux*.so*")
 _NO_PROTOCOL: Final = "none"
 
@@ -106,7 +105,7 @@ class GitOutcome(msgspec.Struct, frozen=True):
 
 
 def git_path() -> str:
-    """Where git is. Raises CallerError."""
+    """Return the path of git. Raises CallerError."""
     path = find_program("git")
     if path is None:
         raise CallerError("git is not installed", hint="install git 2.32 or later")
@@ -130,24 +129,24 @@ async def run_git(
 
     Args:
         arguments: A command of git and its arguments.
-        directory: Where it runs.
+        directory: The working directory.
         environment: Variables that replace ours.
         stdin: Its input.
-        limit: Bytes of output after which it is ended.
-        seconds: Seconds after which it is ended.
-        online: Whether it may reach other machines, with the user's own keys, and fetch the files of git-lfs.
-        configured: Whether it reads the user's own and the system's configuration: to list what is in them, and
-            whose repositories the user trusts.
-        writable: The folders that it may change; they need not exist.
-        programs: Programs that it may run besides itself.
+        limit: Maximum bytes of output; git is ended after them.
+        seconds: Time limit in seconds.
+        online: True to allow the network, with the user's own keys, and to fetch files of git-lfs.
+        configured: True to read the user's and the system's configuration: to list it, and to know which
+            repositories the user trusts.
+        writable: The folders that git may change; they need not exist.
+        programs: Other programs that git may run.
 
     Raises:
-        CallerError: Git is missing, or takes longer than it may; or there is no such directory.
+        CallerError: Git is missing or too slow, or the directory does not exist.
     """
     program = git_path()
     own = () if online else _own_programs(program)
     permission = Permission((*own, *programs), tuple(writable)) if own else None
-    # Files, so that one pipe is left to read.
+    # Files, so that only one pipe needs a reader.
     with tempfile.TemporaryFile() as source, tempfile.TemporaryFile() as error:
         source.write(stdin)
         source.seek(0)

@@ -1,16 +1,16 @@
-"""A git repository and its working tree, asked through the program git.
+"""A git repository and its working tree, used through the program git.
 
-Laws: the repository is the one that was found: git is told where it and its working tree are, so a `.git` that is
-put into the tree later means nothing. What a model wrote is never an option: names are checked, paths come after
-`--` and are taken literally, lists of paths go through standard input.
+Laws: each call passes the paths of the repository and of its working tree, so a `.git` that is put into the tree later
+has no effect. A model's text is never an option: names are checked, paths come after `--` and are taken literally,
+lists of paths go through standard input.
 
 Filters (clean, smudge) are programs of the user's own configuration, named by files of the tree. They run outside of
-every sandbox, and many run something of the tree (`python -m nbstripout` imports what lies beside it), so none is
-run but those of git-lfs, word for word, which run nothing of it. Files with another filter stay as git has stored
-them, and are not staged: their content may be meant for the filter only, such as a secret.
+every sandbox, and many run code of the tree: `python -m nbstripout` imports modules from it. So only the exact filters
+of git-lfs run, which run no code of the tree. Files with another filter stay as git has stored them, and are not
+staged: their content may be only for the filter, such as a secret.
 
-Git does not read the repository's own configuration, which may name programs: `settings.py` says what of it counts, and
-how git is kept from the rest.
+Git does not read the repository's own configuration, which may name programs. `settings.py` lists the settings that
+count, and hides the rest from git.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ MAX_DIFF: Final = 16 * 1024 * 1024
 _MAX_ARGUMENTS: Final = 100_000
 """Bytes of paths that one command line holds."""
 NAME: Final = ("Callboard", "callboard@localhost")
-"""Who commits where the user has told git no name."""
+"""Name and address for commits if the user has not configured any."""
 
 _OPERATIONS: Final[tuple[tuple[str, Operation], ...]] = (
     ("rebase-apply/applying", "am"),
@@ -110,10 +110,10 @@ class Repository:
         root: The top of the working tree.
         git_directory: The repository's folder for this working tree.
         common: The folder that all its working trees share, by default the same.
-        folder: Where it was found from, beneath the root.
-        hidden: Paths in the tree that are no part of it, such as a borrowed `.venv`.
+        folder: The folder beneath the root from which the repository was found.
+        hidden: Paths in the tree that do not belong to it, such as a borrowed `.venv`.
         only_branch: The one branch that may be worked on, "" for any.
-        lfs: Where git-lfs keeps its files, by default in the repository.
+        lfs: The folder of git-lfs for its files, by default in the repository.
     """
 
     def __init__(
@@ -250,7 +250,7 @@ class Repository:
 
     @property
     def operation(self) -> Operation:
-        """The operation that was begun in the working tree and not finished."""
+        """Return the unfinished operation in the working tree."""
         for name, operation in _OPERATIONS:
             if (self.git_directory / name).exists():
                 return operation
@@ -277,9 +277,9 @@ class Repository:
         limit: int = MAX_DIFF,
         leave_out: Sequence[str] = (),
     ) -> GitOutcome:
-        """The difference as a patch: of the working tree to HEAD or `base`, or of `branch` since it left `base`.
+        """Return a patch: from HEAD or `base` to the working tree, or from the fork point with `base` to `branch`.
 
-        Without the files `leave_out`. Raises GitFailed for a name that is no commit.
+        The patch omits the files in `leave_out`. Raises GitFailed for a name that is not a commit.
         """
         commits = await self._diff_range(base, branch)
         excluded = [f":(top,literal,exclude){each}" for each in leave_out]
@@ -312,7 +312,7 @@ class Repository:
         return tuple([Commit(each[0], each[2] if len(each) > 2 else "", each[1]) for each in fields])
 
     async def new_files(self) -> tuple[str, ...]:
-        """The untracked files, but for ignored and generated ones, and other repositories in the tree."""
+        """Return the untracked files, without ignored files, generated files and other repositories in the tree."""
         outcome = await self.git("ls-files", "-z", *NEW_FILES)
         return tuple([each for each in outcome.items if not each.endswith("/") and not self.is_hidden(each)])
 
@@ -328,12 +328,12 @@ class Repository:
         """Put files into the index as they are.
 
         Args:
-            files: Files and folders, as git writes their paths; by default all that changed.
+            files: Files and folders, as git writes their paths; by default all changed files.
             leave_out: Files that are not staged.
 
         Returns:
-            What was left out besides: other repositories in the tree, files with a filter that is not run, and files
-            of more than 50 MB.
+            Paths that were also left out: other repositories in the tree, files with a filter that is not run, and
+            files of more than 50 MB.
         """
         if files is not None and not files:
             return ()
@@ -384,7 +384,7 @@ class Repository:
         await self.git("branch", "--no-track", name, at)
 
     async def check_branch(self, name: str) -> None:
-        """Raise GitFailed for what is no name of a branch."""
+        """Raise GitFailed if the name is not a valid branch name."""
         valid = not name.startswith("-") and "@{" not in name and name not in ("@", "HEAD")
         if not valid or (await self.git("check-ref-format", f"refs/heads/{name}", check=False)).code:
             raise GitFailed(f"{name!r} is no name for a branch", hint="letters, digits, - and / make one")
@@ -446,10 +446,10 @@ class Repository:
 
 
 async def find_repository(directory: Path) -> Repository | None:
-    """The repository that a directory is in, None for none.
+    """Return the repository that contains a directory, or None.
 
-    Raises CallerError where git is missing or too old, for a bare repository, for one that is broken, and for the
-    inside of one's own folder.
+    Raises CallerError if git is missing or too old, if the repository is bare or broken, and if the directory is inside
+    the repository's own folder.
     """
     await check_git()
     outcome = await run_git(_LOCATE, directory, configured=True)
@@ -461,7 +461,7 @@ async def find_repository(directory: Path) -> Repository | None:
         if "not a git repository (or any" in outcome.error:
             return None
         raise _find_error(outcome, directory)
-    # Behind the fourth line there is an empty one.
+    # An empty line follows the fourth line.
     if len(lines) != 5 or not all(lines[:3]):
         raise CallerError("the path of the repository cannot be used: it has a line break", path=str(directory))
     git_directory, common, root = (Path(each) for each in lines[:3])
@@ -470,9 +470,9 @@ async def find_repository(directory: Path) -> Repository | None:
 
 
 async def create_repository(root: Path, git_directory: Path, source: Repository | None = None) -> None:
-    """Make a private repository for a tree, outside of it; files come back from it byte for byte.
+    """Make a private repository for a tree, outside of the tree; it restores files byte for byte.
 
-    What the repository `source` holds is not stored twice.
+    Objects of the repository `source` are not stored twice.
     """
     location = {"GIT_DIR": str(git_directory), "GIT_WORK_TREE": str(root)}
     arguments = ["init", "--quiet", "--template="]

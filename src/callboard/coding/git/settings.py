@@ -1,18 +1,17 @@
-"""Which settings of git count when we run it: a table of those that cannot make git run anything.
+"""Which settings of git count when we run it: a table of settings that cannot make git run a program.
 
 A repository's own configuration can name programs in more than thirty keys, and each release of git adds some (2.54:
-`hook.NAME.command`), so a list of the dangerous ones is never whole. Therefore git never reads that file here. We ask
-`git config --list` for it, which runs nothing, keep the keys of the tables below, and give git a file with these
-alone. A key that no table has does not count, whatever it comes to mean.
+`hook.NAME.command`), so a list of dangerous keys is never complete. Therefore git never reads that file here. We read
+it with `git config --list`, which runs nothing, keep the keys in the tables below, and give git a file with only these
+keys. A key that is in no table does not count, whatever it means in a later release.
 
-Law: a value that comes from the repository is data: a name, a flag, an encoding, an address. Programs, and what the
-network needs, are taken from the user's own and the system's configuration, and only for a call that may reach other
-machines. Filters are those of git-lfs, word for word, which run nothing of the tree; hooks are none.
+Law: a value from the repository is data: a name, a flag, an encoding, an address. Programs and network settings come
+from the user's own and the system's configuration, and only for calls that may use the network. The only filters are
+the exact ones of git-lfs, which run no code of the tree. There are no hooks.
 
-Git takes its configuration, and its hooks, from the directory that `GIT_COMMON_DIR` names. In ours, `config` is the
-one we write, there are no hooks, and links lead to the rest of the repository: objects, branches, the other working
-trees. HEAD and the index are not there, so git reads and writes those of the repository itself. `git-new-workdir` in
-git's own sources does the same the other way round.
+Git takes its configuration and its hooks from the directory in `GIT_COMMON_DIR`. In our directory, we write `config`,
+there are no hooks, and links lead to the rest of the repository: objects, branches, the other working trees. HEAD and
+the index are not in it, so git uses the repository's own. `git-new-workdir` in git's sources does the reverse.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ from callboard.errors import CallerError
 
 _EVERY: Final = frozenset({"*"})
 
-# By section, with `.*` behind it where the key has a name in the middle; names as git lists them, in small letters.
+# By section, with `.*` after it if the key has a name in the middle; lower-case names, as git lists them.
 _FROM_ANYBODY: Final[Mapping[str, frozenset[str]]] = {
     "core": frozenset(
         {
@@ -42,7 +41,7 @@ _FROM_ANYBODY: Final[Mapping[str, frozenset[str]]] = {
             *("whitespace", "fsync", "fsyncmethod", "excludesfile", "attributesfile"),
         }
     ),
-    # What git does not know here it refuses, since the files may be in another format; so all of them are passed on.
+    # Git refuses unknown extensions, since the files may be in another format; so all of them are passed on.
     "extensions": _EVERY,
     "index": frozenset({"sparse", "version", "skiphash", "threads"}),
     "feature": frozenset({"manyfiles"}),
@@ -84,7 +83,7 @@ _FROM_USER_ONLINE: Final[Mapping[str, frozenset[str]]] = {
 _WORKTREE_CONFIG: Final = "extensions.worktreeconfig"
 # Programs that git-lfs runs on each file, in a name that it reads in small letters.
 _LFS_EXTENSION: Final = "extension."
-# After a push git notes where the remote's branch is, by this setting; it is to be no branch of the user's.
+# After a push git records the position of the remote's branch under this name, which must not be a branch of the user.
 _TRACKING: Final = ":refs/remotes/"
 # The format of the repository, which only its own file can say.
 _FORMAT: Final = frozenset({"core.repositoryformatversion"})
@@ -249,20 +248,20 @@ def private_common_directory(common: Path, configuration: str) -> Iterator[Path]
 
 
 def check_location(directory: Path, root: Path, git_directory: Path, common: Path) -> None:
-    """Check that a repository is where its `.git` says, and that what it holds lies in it.
+    """Check that a repository is at the path in its `.git`, and that its parts are inside it.
 
     Args:
-        directory: Where it was looked for.
-        root: The top of its working tree, as git says.
+        directory: The directory of the search.
+        root: The top of its working tree, according to git.
         git_directory: Its folder for this working tree.
         common: The folder that all of its working trees share.
 
-    Raises CallerError for a bare repository that lies in the folder as files do, a working tree elsewhere, or parts
-    that are links which lead out of it.
+    Raises CallerError for a bare repository among the folder's files, a working tree elsewhere, or links that lead out
+    of the repository.
     """
     if not _leads_to(root / ".git", git_directory) or not directory.resolve().is_relative_to(root.resolve()):
         raise CallerError(
-            "the repository that git finds here is not that of a .git in a folder above",
+            "the repository that git finds here does not belong to a .git in a folder above",
             path=str(git_directory),
             hint="it may be an embedded one, or core.worktree may lead elsewhere; work in a clone of it",
         )

@@ -2,9 +2,9 @@
 
 They are commits of a private repository in the job's folder whose working tree is the user's.
 
-Laws: nothing of the user's `.git` is written; files come back byte for byte. What git ignores there, other
-repositories inside, and files of more than 50 MB are in no snapshot, and are left as they are. Only files that a turn
-changed are restored, and none that somebody else has changed since.
+Laws: the user's `.git` is never written; files are restored byte for byte. Snapshots skip ignored files, other
+repositories inside, and files of more than 50 MB; these are never changed. Only files that a turn changed are restored,
+unless somebody else has changed them since.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Snapshots:
         return identifier
 
     async def diff(self, identifier: str) -> str:
-        """What changed in the tree since a snapshot, as a patch. Raises CallerError."""
+        """Return a patch of the changes since a snapshot. Raises CallerError."""
         commit = await self._repository.commit_id(identifier) if identifier.isalnum() else ""
         if not commit:
             raise CallerError(f"no state {identifier!r}", path=str(self._repository.root))
@@ -123,7 +123,7 @@ def _select_files(root: Path, names: Iterable[str], known: Collection[str]) -> l
 
 
 class Checkpoints:
-    """The turns of a chat in `directory` that changed files; their snapshots are in `folder`. False if none is to undo."""
+    """The turns of a chat in `directory` that changed files, with snapshots in `folder`. False without any."""
 
     def __init__(self, directory: Path, folder: Path, turns: Iterable[Checkpoint] = ()) -> None:
         self._directory = directory
@@ -151,7 +151,7 @@ class Checkpoints:
             self._open = Checkpoint(await (await self._snapshots()).take(label))
 
     async def end(self) -> None:
-        """The turn is over; one that changed no file is forgotten. Raises CallerError."""
+        """End the turn; forget it if it changed no file. Raises CallerError."""
         turn, self._open = self._open, None
         if turn is None:
             return
@@ -175,7 +175,7 @@ class Checkpoints:
         return files
 
     async def diff(self) -> str:
-        """What the files differ in from those before the first turn that changed some, as a patch."""
+        """Return a patch of all changes since before the first turn that changed files."""
         return await (await self._snapshots()).diff(self._turns[0].before) if self._turns else ""
 
     async def _snapshots(self) -> Snapshots:
@@ -206,6 +206,6 @@ async def _restore(states: Snapshots, turns: Sequence[Checkpoint]) -> tuple[str,
 
 
 def restored_note(files: Iterable[str]) -> str:
-    """What the model reads of files that were taken back."""
+    """Return the note for the model about restored files."""
     names = ", ".join(map(escape, files))
     return f"(The user took your changes back. These files are again as they were before: {names}.)"

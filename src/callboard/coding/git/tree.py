@@ -1,12 +1,12 @@
-"""A tree of files that a job works in, which is not the user's: a repository of its own in the job's folder.
+"""A job's own tree of files, apart from the user's tree: a separate repository in the job's folder.
 
 There are two kinds. A clone begins at a commit of the user's repository, whose objects it reads; its branch is fetched
-into that repository when the job ends. Where git has no commit of the folder, the tree is a copy of the files, and its
-result is a patch. `open_tree.py` makes them.
+into that repository when the job ends. If git has no commit of the folder, the tree is a copy of the files, and its
+result is a patch. `open_tree.py` makes both kinds.
 
-Laws: the configuration of the job's repository is ours and has no hooks. Until the branch is fetched, nothing is
-written in the user's repository, except files of git-lfs; then the user's repository gets the branch and its objects, and
-nothing else. The record is on disk before anything is made, so a job can be undone whenever its process dies.
+Laws: we write the configuration of the job's repository, and it has no hooks. The user's repository gets only files of
+git-lfs, and at the end the branch and its objects. The record is on disk before the tree is made, so a job can be
+undone whenever its process dies.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _RECORD: Final = "tree.json"
 
 
 class TreeChanges(msgspec.Struct, frozen=True):
-    """What differs from where the job began."""
+    """The changes since the job began."""
 
     files: tuple[str, ...]
     diff: str
@@ -49,13 +49,13 @@ class TreeChanges(msgspec.Struct, frozen=True):
 
 
 class TreeRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """What undoing a job's tree needs: JSON in the job's folder."""
+    """The facts for undoing a job's tree: JSON in the job's folder."""
 
     kind: Literal["clone", "copy"]
     job: str
     """The job's folder."""
     directory: str
-    """Where the user was."""
+    """The user's directory."""
     branch: str
     base: str = ""
     """The commit that the branch begins at, "" while the tree is made."""
@@ -103,13 +103,13 @@ class TreeRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Tree:
-    """A tree that a job works in. Made by `open_tree`.
+    """A job's tree. Made by `open_tree`.
 
     Args:
-        record: How it is undone.
-        repository: With the tree as its working tree.
-        borrowed: Folders of the user's tree that are read in this one, by their path in it.
-        notices: What the user should know.
+        record: The facts for undoing the tree.
+        repository: The repository that has the tree as its working tree.
+        borrowed: Folders of the user's tree that can be read in this one, by their path in it.
+        notices: Sentences for the user.
     """
 
     def __init__(
@@ -140,12 +140,12 @@ class Tree:
 
     @property
     def readable(self) -> tuple[Path, ...]:
-        """What git reads besides the tree, for commands that ask git."""
+        """Return paths outside the tree that git reads, for commands that use git."""
         objects = [Path(self._record.common) / "objects"] if self._record.common else []
         return (self._record.git_directory, *objects)
 
     async def deliver(self) -> None:
-        """Fetch the branch into the user's repository, if it has commits. Raises CallerError, also if it is checked out.
+        """Fetch the branch into the user's repository, if it has commits. Raises CallerError, also if checked out.
 
         If somebody else has a branch of this name by now, ours gets a number.
         """
@@ -186,7 +186,7 @@ class Tree:
         return state.digest, await self._differing_files(state.tree)
 
     async def changes(self) -> TreeChanges:
-        """What differs from the base, whether it is committed or not."""
+        """Return the differences from the base, committed or not."""
         tree = await self.keep()
         patch = await self.repository.git("diff", self.base, tree, "--", limit=MAX_DIFF)
         return TreeChanges(
@@ -222,9 +222,9 @@ class Tree:
             return None
 
     async def close(self, *, keep: bool) -> None:
-        """End the work: fetch the branch into the user's repository and, unless it is to be kept, delete the tree.
+        """End the work: fetch the branch into the user's repository and, without `keep`, delete the tree.
 
-        What was not committed, and all that changed in a copy, is in `patch`.
+        `patch` has the uncommitted changes, or all changes of a copy.
         """
         # Git works in the folder, which may be gone.
         if await asyncio.to_thread(self.root.is_dir):

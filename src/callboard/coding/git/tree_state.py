@@ -44,9 +44,9 @@ async def compute_digest(repository: Repository) -> str:
 
 
 async def compute_state(repository: Repository, *, stores: bool = False) -> TreeState:
-    """Name the content of a working tree, without what git ignores; takes time by the files that changed.
+    """Compute the state of a working tree without ignored files, in time proportional to the changed files.
 
-    With `stores`, for a repository of ours, the objects stay in it.
+    With `stores`, only for a repository of ours, the objects stay in it.
     """
     with tempfile.TemporaryDirectory(prefix="callboard-") as temporary:
         variables = await asyncio.to_thread(_prepare_index, repository, Path(temporary))
@@ -69,7 +69,7 @@ async def compute_state(repository: Repository, *, stores: bool = False) -> Tree
 
 
 async def restore_state(repository: Repository, tree: str) -> None:
-    """Make the files of a working tree those of a state that was stored; the index stays as it is."""
+    """Restore the files of a working tree from a stored state; the index stays as it is."""
     with tempfile.TemporaryDirectory(prefix="callboard-") as temporary:
         variables = await asyncio.to_thread(_prepare_index, repository, Path(temporary))
         await repository.git("read-tree", "--reset", "-u", tree, environment=variables)
@@ -78,11 +78,11 @@ async def restore_state(repository: Repository, tree: str) -> None:
 async def settle_index(repository: Repository) -> None:
     """Wait until git trusts the index of a tree that was just written; nobody else may work in the tree yet.
 
-    Git keeps times in seconds, and reads every file anew that is not older than the index ("racy git" in its
-    documentation): of a large tree that was just written, at each call. Takes a second.
+    Git stores times in seconds, and rereads every file that is not older than the index ("racy git" in its
+    documentation). In a large new tree that would be every file at each call. The wait takes a second.
     """
     index = repository.git_directory / "index"
-    # The clock of file systems is some milliseconds behind.
+    # The clock of file systems is some milliseconds late.
     await asyncio.sleep(1.05 - time.time() % 1)
     with suppress(FileNotFoundError):
         await asyncio.to_thread(os.utime, index)

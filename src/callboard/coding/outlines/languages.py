@@ -31,14 +31,14 @@ class Symbol(msgspec.Struct, frozen=True):
 
 
 class Gap(NamedTuple):
-    """A comment or an ellipsis, on a line from 1, that stands for code which is left out."""
+    """A comment or an ellipsis that replaces omitted code; lines count from 1."""
 
     line: int
     text: str
 
 
 class Statement(msgspec.Struct, frozen=True, array_like=True):
-    """A statement of a text or of a class; rows count from 0, and an end is the row behind the last."""
+    """A statement of a text or of a class; rows count from 0, and an end is the row after the last."""
 
     kind: str
     """The grammar's word, or `import`, `compound`, `head` (what the file has to begin with), `several` on one line."""
@@ -47,25 +47,25 @@ class Statement(msgspec.Struct, frozen=True, array_like=True):
     start: int
     end: int
     names: list[str]
-    """What it defines, or imports."""
+    """Names that it defines or imports."""
     members: list[Statement] = []
     """The statements of a class, where each is on lines of its own."""
     header: int = 0
-    """The row behind those above the members."""
+    """Row after the header, where the members begin."""
     inner: int = 0
-    """The row behind the members, 0 for what has none."""
+    """Row after the members; 0 without members."""
     is_stub: bool = False
     """Whether its body does nothing."""
 
     @property
     def all_names(self) -> list[str]:
-        """Its names and those of its members."""
+        """Return its names and its members' names."""
         scope = f"{self.names[0]}." if self.names else ""
         return [*self.names, *(scope + name for member in self.members for name in member.all_names)]
 
 
 class ParsedText(msgspec.Struct, frozen=True):
-    """What a grammar found in a text; `broken` is the line, from 1, of the first syntax error."""
+    """The findings of a grammar in a text; `broken` is the line, from 1, of the first syntax error."""
 
     symbols: list[Symbol]
     """The definitions."""
@@ -77,7 +77,7 @@ class ParsedText(msgspec.Struct, frozen=True):
 
 
 class Definition(NamedTuple):
-    """What a node defines."""
+    """The names that a node defines."""
 
     kind: str
     field: str = "name"

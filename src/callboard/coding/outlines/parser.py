@@ -65,7 +65,7 @@ class ParserProcess:
             return
         for stream in (process.stdin, process.stdout):
             if stream is not None:
-                # What is still to be written to it is nobody's any more.
+                # Nobody needs the unwritten input any more.
                 with suppress(OSError):
                     stream.close()
         if self._owner == os.getpid():

@@ -2,8 +2,8 @@
 
 Runs in the worker process alone. Law: recursion ends after `_DEPTH` levels of classes, however deep the text is nested.
 
-A gap is a place that stands for code which is left out, such as `# ... rest of the class unchanged`. A comment counts if it begins with an ellipsis, or if it says that something stays
-and says nothing else. After code on the same line, a comment counts only if it begins with an ellipsis.
+A gap marks omitted code, such as `# ... rest of the class unchanged`. A comment counts if it begins with an ellipsis,
+or if it says only that something stays. After code on the same line, a comment must begin with an ellipsis.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 MAX_BYTES: Final = 2 * 1024 * 1024
 SECONDS: Final = 2.0
 _BLOCK: Final = 1024
-"""Bytes of a read: the text of each node is read anew, and a read copies all of this."""
+"""Bytes of one read. Each node's text is a new read, which copies this many bytes."""
 
 
 def parse_tree(text: str, language: Language) -> Tree | None:
@@ -76,7 +76,7 @@ def _definition(tree: Tree, language: Language) -> tuple[list[Symbol], list[int]
     imports: list[int] = []
     scopes: list[tuple[int, Symbol]] = []
     cursor = tree.walk()
-    depth = 0  # the cursor counts its own anew each time
+    depth = 0  # the cursor counts its own depth from 0 each time
     while True:
         node = cursor.node
         enter = True

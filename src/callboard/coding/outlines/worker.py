@@ -1,14 +1,13 @@
 """A process that parses texts.
 
-Run by its path, in Python's isolated mode. It reads requests: the name of a language and how many bytes follow, on a
-line, then a text in UTF-8. To each it answers with the length of what follows, on a line, and JSON: what was read, or
-null. It ends when nothing more is asked.
-Laws: a text that takes more time or memory than it may ends this process and nobody else's; so does the end of
-whoever asks, also in the midst of a text.
+Run by its path, in Python's isolated mode. A request is a line with a language and the number of bytes, then a text in
+UTF-8. An answer is a line with its length, then JSON: the parsed text, or null. The process ends with its input.
+Laws: a text that needs too much time or memory ends only this process. The process also ends when its parent ends, even
+in the middle of a text.
 
-A grammar is C that was generated from what others wrote: of `"a<" * 20_000` in Java, tree-sitter's parser makes
-3.6 GiB, and of half as many again it ends by a signal. Its own limit of time is asked too seldom to stop that: the last
-two calls of its callback are 30 seconds apart. So the time that a text may take grows with its size.
+A grammar is generated C from third parties: for `"a<" * 20_000` in Java, tree-sitter's parser takes 3.6 GiB, and for
+half as many again it dies by a signal. Its own time limit is checked too seldom to stop that: the last two calls of its
+callback are 30 seconds apart. So the time limit of a text grows with its size.
 """
 
 from __future__ import annotations
@@ -24,9 +23,9 @@ MEMORY = 1024 * 1024 * 1024
 SECONDS = 4.0
 """Maximum seconds of the processor for one text."""
 BYTES_PER_SECOND = 128 * 1024
-"""A text gets one second, and one more for so many bytes. Dense ordinary text takes half of that on a free processor."""
+"""A text gets one second, and one more for each of so many bytes. Dense text needs half of it on a free processor."""
 CLOCK = 10
-"""Seconds of wall-clock time for one text, for a busy machine."""
+"""Wall-clock limit for one text, in seconds; generous for a busy machine."""
 
 
 def confine() -> None:
@@ -49,7 +48,7 @@ def _set_timers(clock: float, processor: float) -> None:
 
 def serve(requests: BinaryIO, answers: BinaryIO) -> None:
     """Answer requests until the input ends."""
-    import msgspec  # noqa: PLC0415  # found behind our own place, see below
+    import msgspec  # noqa: PLC0415  # found on the path that is set below
 
     from callboard.coding.outlines.languages import LANGUAGES  # noqa: PLC0415
     from callboard.coding.outlines.tree_walk import read_tree  # noqa: PLC0415
@@ -66,7 +65,7 @@ def serve(requests: BinaryIO, answers: BinaryIO) -> None:
 
 
 if __name__ == "__main__":
-    # Behind what Python has itself: where callboard is, which the isolated mode does not know if it is not installed.
+    # After Python's own paths: the path of callboard, unknown in isolated mode if callboard is not installed.
     sys.path.append(str(Path(__file__).resolve().parents[3]))
     confine()
     serve(sys.stdin.buffer, sys.stdout.buffer)

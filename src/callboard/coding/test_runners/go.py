@@ -1,6 +1,6 @@
 """go test, read from its JSON events (`go doc test2json`).
 
-A test counts once: of one with subtests only these count, unless it failed by itself.
+A test counts once. If it has subtests, only they count, unless the test itself failed.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def read_go(output: str, _code: int | None, folder: ProjectFolder) -> Tally:
                 packages[package] = str(action)
     parents = {_parent(key) for key in tests}
     blamed = {_parent(key) for key, action in tests.items() if action == "fail"}
-    # One that others are in counts if it failed by itself.
+    # A test with subtests counts if it failed itself.
     leaves = {
         key: action for key, action in tests.items() if key not in parents or (action == "fail" and key not in blamed)
     }

@@ -225,7 +225,7 @@ def _split_message(body: list[str], root: str) -> tuple[str, str]:
 
 
 _READERS: Final = {"jest": read_jest, "vitest": read_vitest, "mocha": read_mocha, "node": read_node}
-# How each is told which tests to run; node takes no option after its files.
+# The option of each runner that selects tests; node accepts no option after its files.
 _PATTERNS: Final = {"jest": "-t", "vitest": "-t", "mocha": "-g"}
 _UNSET: Final = "no test specified"
 _SUFFIXES: Final = tuple([f".{word}.{end}" for word in ("test", "spec") for end in ("js", "mjs", "cjs", "ts")])

@@ -123,7 +123,7 @@ def _parse_failure(name: str, body: list[str], root: str) -> Failure:
         for line in body
         if (match := _AT.fullmatch(line)) and (place := format_location(match[1], match[2], root))
     ]
-    # Of a file that is not Python.
+    # Lines in a file that is not Python.
     places += [
         place for line in message if (at := _FRAME.match(line)) and (place := format_location(at[1], at[2], root))
     ]

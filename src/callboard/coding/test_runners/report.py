@@ -35,7 +35,7 @@ class ProjectFolder(msgspec.Struct, frozen=True, kw_only=True):
 
     root: str = ""
     names: frozenset[str] = frozenset()
-    """The names in it; those of folders end with `/`."""
+    """Names in it; a folder's name ends with `/`."""
     texts: Mapping[str, str] = {}
     """The manifests in it, such as package.json, by name."""
     tests: frozenset[str] = frozenset()
@@ -80,7 +80,7 @@ MAX_LINE: Final = 4000
 """Characters of a line that are parsed, which bounds the cost of a hostile line."""
 MAX_SUMMARY: Final = 6000
 MAX_END: Final = 2500
-"""Characters of the output's end, for a report without readable failures."""
+"""Characters from the end of the output, in a report without readable failures."""
 
 _SHOWN_FAILURES = 12
 _ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]{0,4096}(?:\x07|\x1b\\)|[@-Z\\-_])")

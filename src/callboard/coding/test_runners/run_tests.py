@@ -156,8 +156,8 @@ async def run_tests(
 ) -> TestReport:
     """Run the tests of a folder beneath the root, "" for the root itself.
 
-    `kind` is the runner's, guessed from the files if "". Raises CallerError where nothing says how the folder is
-    tested, or for a name that is none; SandboxUnavailable where commands cannot be run.
+    `kind` is the runner, guessed from the files if "". Raises CallerError if no runner fits the folder or the name is
+    unknown; SandboxUnavailable if commands cannot be run.
     """
     selection = selection or Selection()
     if selection.package in _ALL:
@@ -210,7 +210,7 @@ async def _run_repeatedly(  # noqa: PLR0917  # one call, with the names of the o
     seconds: float,
     progress: ReportProgress,
 ) -> TestReport:
-    """Run the command `count` times, or once if the runner repeats by itself; stop at the first failure."""
+    """Run the command `count` times, or once if the runner repeats tests itself; stop at the first failure."""
     command = runner.command(selection, project)
     counts = any(part.startswith("-count=") for part in command)
     options = [name for name in ("package", "run", "script", "module") if getattr(selection, name)]

@@ -1,4 +1,4 @@
-"""What a model can do in a workspace: seven tools, each function one action.
+"""The model's tools in a workspace: seven tools, in which each function is one action.
 
 A job's model gets the seven tools, or one tool for each action.
 """
@@ -36,7 +36,7 @@ for _tool in (*_TOOLS.values(), _run_tests):
 
 
 def make_ensemble(workspace: Workspace, actions: Iterable[str], *, single: bool) -> Ensemble:
-    """The tools for some actions, by their single names such as `read_file`: one for each, or the seven with these alone."""
+    """Return the tools for actions such as `read_file`: one tool each, or the seven with only these actions."""
     names = {*actions}
     tools: list[Tool[..., Any]] = []
     if single:
@@ -64,13 +64,13 @@ def single_action(name: str, arguments: Mapping[str, Any]) -> str:
 
 
 def purpose_of(invoker: Invoker) -> str:
-    """What a tool is for, in a line."""
+    """Return the purpose of a tool, in a line."""
     tool = _TOOLS.get(invoker.name)
     return (tool.purpose if isinstance(tool, ActionTool) else invoker.description).partition("\n")[0]
 
 
 def action_names(name: str) -> tuple[str, ...]:
-    """The own names of a tool's actions, except the tool's; empty for a name that is none of the seven."""
+    """Return the names of a tool's actions, without the tool's own name; empty for any other tool."""
     tool = _TOOLS.get(name)
     if tool is None:
         return ()

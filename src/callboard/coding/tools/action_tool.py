@@ -1,9 +1,9 @@
 """One tool of several actions: `file(action="read", path=...)`.
 
-The tool's schema joins those of its actions, and the argument `action` chooses one. Small models leave it out, write a
-path in its place or use another tool's flags, so the choice also follows from the arguments that fit.
+The tool's schema joins the schemas of its actions, and the argument `action` chooses one. Small models omit it, write a
+path instead or use another tool's flags, so the arguments that fit also decide.
 
-Law: an action's arguments are checked by its own schema, in its own words, whichever tool it is called by.
+Law: every tool checks an action's arguments by the action's own schema, with the action's own messages.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class ToolAction(Tool[..., Any]):
 
 
 def action(**options: Any) -> Callable[[Callable[..., Any]], ToolAction]:
-    """Make a function a ToolAction: `@action(aliases={"path": "directory"}, ...)`; the other options are those of `@tool`."""
+    """Make a function a ToolAction: `@action(aliases={"path": "directory"}, ...)`, with the options of `@tool`."""
     return lambda function: ToolAction(function, **options)
 
 
@@ -52,10 +52,10 @@ class ActionTool(Tool[..., Any]):
     Args:
         name: The tool's name.
         description: Its first line; the actions are listed below.
-        actions: By the value of the argument `action`. All of them are `async def`, or none is.
-        default: The action of a call that names none, where its arguments fit that one; without it, the only action
+        actions: The actions by the value of the argument `action`. Either all or none are `async def`.
+        default: The action of a call that names no action, if the arguments fit it; by default, the only action
             that they fit.
-        options: Those of `@tool`; `cli` and `subjects` are added to those of the actions.
+        options: Options of `@tool`; `cli` and `subjects` are added to the options of the actions.
 
     Raises:
         ToolDefinitionError: Some actions are `async def` and others are not.
@@ -211,7 +211,7 @@ def _make_function(made: ActionTool) -> Callable[..., Any]:
 
 
 def _alternatives(schema: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The alternatives of a schema, without null: here an argument that is not meant is left out."""
+    """Return the alternatives of a schema, without null: here a call omits unused arguments."""
     kind = {keyword: value for keyword, value in schema.items() if keyword not in _ANNOTATIONS}
     ways = kind["anyOf"] if [*kind] == ["anyOf"] else [kind]
     return [way for way in ways if way != {"type": "null"}]

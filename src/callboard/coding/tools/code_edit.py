@@ -78,7 +78,7 @@ def _write_or_delete(files: ConfinedDirectory, change: FileChange, data: bytes |
 
 
 class _Planned(msgspec.Struct, frozen=True):
-    """What is written for one file, and how the result describes it."""
+    """The planned content of one file, and its description in the result."""
 
     writes: tuple[FileChange, ...]
     summary: str

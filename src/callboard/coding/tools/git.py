@@ -29,7 +29,7 @@ SUBJECTS: Final[dict[str, Subject]] = {"files": "further_path"}
 
 
 async def find_workspace_repository(workspace: Workspace) -> Repository | None:
-    """The repository of a workspace; a job's is that of its tree. Raises CallerError."""
+    """Return the repository of a workspace; for a job, its tree's repository. Raises CallerError."""
     return workspace.tree.repository if workspace.tree else await find_repository(workspace.root)
 
 

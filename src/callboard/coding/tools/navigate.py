@@ -64,7 +64,7 @@ def tree(
         for entry in listing.entries
         if not entry.path.rpartition("/")[2].startswith(".") and permitted(entry.path)
     ]
-    # The walk is by level, so that what is left out of a large tree is deep in it.
+    # The walk is by level, so a large tree loses only its deepest entries.
     entries = sorted(shown[:MAX_ENTRIES], key=lambda entry: path_sort_key(entry.path))
     lines = []
     for entry in entries:

@@ -163,7 +163,7 @@ async def _search_lines(context: Context, query: Query, start: str, file_pattern
 async def _iterate_matches(
     workspace: Workspace, query: Query, start: str, file_pattern: str, results: _Results
 ) -> AsyncGenerator[tuple[str, Sequence[tuple[int, str]]]]:
-    """Yield matches until the time is over."""
+    """Yield matches until the time is up."""
     end = asyncio.get_running_loop().time() + SECONDS
     async with aclosing(
         search_lines(workspace, query, start, Glob(file_pattern), results.notes.append)

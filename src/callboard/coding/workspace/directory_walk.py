@@ -1,4 +1,4 @@
-"""Walk a directory tree, breadth first, without directories that are no part of a project.
+"""Walk a directory tree, breadth first, without directories that do not belong to a project.
 
 Law: no link is followed, whatever changes meanwhile; at most `limit` names are read.
 """
@@ -40,7 +40,7 @@ class DirectoryListing(msgspec.Struct, frozen=True):
 
 
 def is_skipped(name: str) -> bool:
-    """Whether a directory of this name is no part of the project."""
+    """Return whether a directory of this name does not belong to the project."""
     return name.startswith(".") or name in SKIPPED
 
 

@@ -25,7 +25,7 @@ MAX_BYTES: Final = 10 * 1024 * 1024
 
 _MARKS: Final = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be"))
 _NO_TEXT: Final = re.compile("[\x00-\x07\x0e-\x1a\x1c-\x1f]")
-"""Characters that a text in an unknown encoding doesn't have: controls but for white space, backspace and escape."""
+"""Characters that never occur in a text of unknown encoding: controls except white space, backspace and escape."""
 
 
 class NotText(ValueError):
@@ -103,7 +103,7 @@ def normalize_newlines(text: str) -> str:
 MAX_SHOWN: Final = 20_000
 """Characters of a file that one result shows."""
 _AROUND: Final = 2
-"""Lines before and behind a change that are shown."""
+"""Lines shown before and after a change."""
 _LONGEST: Final = 40
 """Lines of one change that are shown."""
 _SPANS: Final = 4
@@ -208,7 +208,7 @@ def describe_change(workspace: Workspace, opened: OpenedFile, change: Change) ->
     more = len(change.spans) - _SPANS
     told_more = [f"... and {more} more changes"] if more > 0 else []
     last = change.spans[-1] if change.spans else None
-    # Whether anything is behind it, counted in the old lines.
+    # True if lines follow the last change, counted in the old lines.
     behind = last is not None and last.start - 1 + last.removed < len(opened.lines)
     many = "line" if abs(shift) == 1 else "lines"
     moves = [f"What is behind that is {abs(shift)} {many} further {'down' if shift > 0 else 'up'} now."]

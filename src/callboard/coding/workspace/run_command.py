@@ -35,7 +35,7 @@ MAX_HIDDEN: Final = 1000
 def make_confinement(
     settings: CodingSettings, root: Path, folder: Path, borrowed: Mapping[str, Path] | None = None
 ) -> Confinement:
-    """Make the confinement of commands that work in `root`; their home is made in the job's folder."""
+    """Make the confinement of commands that work in `root`; create their home in the job's folder."""
     from callboard.sandbox import CommandLimits, Confinement  # noqa: PLC0415  # where commands run
 
     home = folder / "home"
@@ -93,7 +93,7 @@ async def run_command(
 
 
 def describe_stop(outcome: Outcome, workspace: Workspace, seconds: float) -> str:
-    """The words for why a command was stopped, "" if it ended by itself."""
+    """Return the reason why a command was stopped; "" if it ended normally."""
     limits = workspace.confinement.limits
     words = {
         "": "",
@@ -112,11 +112,11 @@ def find_shell() -> str:
 
 
 def find_hidden_paths(root: Path, permits: Permits) -> tuple[str, ...]:
-    """The paths beneath the root that the rules hide from commands: existing ones, and those that a rule names literally.
+    """Find the paths beneath the root that the rules hide from commands: existing paths, and literal paths in rules.
 
-    A directory stands for all that is in it; links are none, since what they lead to is judged by its own name. Not
-    looked into are `.git`, which the sandbox keeps, and directories that hold what others wrote. Raises CallerError
-    where there are too many to be sure.
+    A directory includes all that is in it. Links are not listed, since their targets are judged by their own names. The
+    search skips `.git`, which the sandbox protects, and directories with third-party files. Raises CallerError if there
+    are too many paths to be sure.
     """
     if permits is everything:
         return ()

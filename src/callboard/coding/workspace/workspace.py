@@ -75,8 +75,8 @@ class Workspace:
 
     Args:
         root: The directory.
-        sandbox: For commands; by default the best one is found when the workspace connects.
-        confinement: What commands may see and do; by default the root, and no network.
+        sandbox: The sandbox for commands; by default the best available one, chosen when the workspace connects.
+        confinement: Access of commands; by default the root, and no network.
         prefer: The name of the sandbox to use; "none" for none.
     """
 
@@ -99,7 +99,7 @@ class Workspace:
         self.tree: Tree | None = None
         """The tree of the job that works here, None for a chat."""
         self.reports: list[TestReport] = []
-        """Of the test runs, in their order."""
+        """Reports of the test runs, in order."""
         self.permits: Permits = everything
         """The files that commands may see; the sandbox hides the rest if it can."""
         self._confinement = confinement
@@ -107,7 +107,7 @@ class Workspace:
 
     @property
     def confinement(self) -> Confinement:
-        """What commands may see and do; by default the root, and no network."""
+        """Return the access of commands; by default the root, and no network."""
         if self._confinement is None:
             from callboard.sandbox import Confinement  # noqa: PLC0415  # where commands run
 
@@ -115,12 +115,12 @@ class Workspace:
         return self._confinement
 
     def aliases(self, path: str) -> list[str]:
-        """Every name of a file, for the permission rules; see ConfinedDirectory.aliases."""
+        """Return every name of a file, as the permission rules need them; see ConfinedDirectory.aliases."""
         return self.files.aliases(path)
 
     @property
     def notice(self) -> str:
-        """What the user should know of the sandbox; it may show only when a command has run."""
+        """Return the notice about the sandbox for the user; it may appear only after a command has run."""
         return (
             self.sandbox.notice if self.sandbox else self.sandbox_error and f"commands cannot run: {self.sandbox_error}"
         )
@@ -151,8 +151,8 @@ def connection(
 ) -> Workspace:
     """Make the workspace that an ensemble connects to, by its options.
 
-    `root` is the directory, by default the current one; `sandbox` the one that commands run in, by default the best
-    there is; `hosts` what they may reach, by default nothing; `readable` further directories that they may read.
+    `root` is the directory, by default the current one. Commands run in `sandbox`, by default the best available one.
+    They may reach `hosts`, by default none, and read the further directories `readable`.
     """
     made = Workspace(root, prefer=sandbox)
     if hosts or readable:
