@@ -22,35 +22,35 @@ class Metrics:
         options: dict[str, Any] = {"registry": self._registry}
         self._requests = Counter(
             "callboard_requests",
-            "Requests by front, backend and how they ended",
+            "Requests by front, backend and outcome",
             ["front", "backend", "end"],
             **options,
         )
         self._seconds = Histogram(
             "callboard_request_seconds",
-            "Seconds from request to the reply's end",
+            "Seconds from the request to the end of the reply",
             ["front"],
             buckets=_SECONDS,
             **options,
         )
         self._tokens = Counter("callboard_tokens", "Tokens that backends counted", ["backend", "kind"], **options)
         self._cost = Counter(
-            "callboard_cost_dollars", "US dollars that replies cost, where it is known", ["backend"], **options
+            "callboard_cost_dollars", "Cost of replies in US dollars, if the price is known", ["backend"], **options
         )
         self._quotations = Counter(
             "callboard_quoted_calls",
-            "Calls in text that repeated a source of their conversation and passed as text",
+            "Calls in text that repeated a source of the conversation and were passed on as text",
             ["backend"],
             **options,
         )
         self._open = Gauge(
             "callboard_open_requests",
-            "Requests that wait for their reply's end",
+            "Requests whose reply has not ended",
             multiprocess_mode="livesum",
             **options,
         )
         self._breakers = Gauge(
-            "callboard_breaker_open", "Whether a backend is kept from being asked", ["backend"],
+            "callboard_breaker_open", "1 if the breaker of the backend is open, else 0", ["backend"],
             multiprocess_mode="livemax", **options,
         )  # fmt: skip
 

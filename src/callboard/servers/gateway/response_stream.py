@@ -85,7 +85,7 @@ async def _respond_whole(exchange: Exchange, send: Send) -> None:
     async with aclosing(exchange.batches()) as batches:
         async for batch in batches:
             events += take_notes(exchange, batch)
-    failed = events[-1] if events else ReplyFailed("provider", "cut", "the backend said nothing")
+    failed = events[-1] if events else ReplyFailed("provider", "cut", "the backend sent no reply")
     if isinstance(failed, ReplyFailed):
         status, body = exchange.encode_failure(failed)
         await send_json(send, status, body, exchange.headers())
