@@ -1,4 +1,4 @@
-"""A question and the pointer: no question takes the place of another one, and no click answers one that was not read."""
+"""A question and the pointer: no question replaces another one, and no click answers a question that was not read."""
 
 import pytest
 from playwright.sync_api import expect
@@ -109,7 +109,7 @@ def test_a_question_that_is_withdrawn_stays_and_answers_nothing(jobs, page):
     page.clock.run_for(1500)
     expect(runs(page)).to_be_enabled()
     jobs.run(jobs.client.store.request_cancel(page.job))
-    expect(page.get_by_role("heading", name="This is not asked any more")).to_be_visible()
+    expect(page.get_by_role("heading", name="This question is closed")).to_be_visible()
     expect(runs(page)).to_be_disabled()
 
 

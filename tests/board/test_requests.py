@@ -77,7 +77,7 @@ def test_the_pages_of_requests(gateway, visit, look, options):
     expect(page.locator("#sides")).to_contain_text("invocation_ended")
     page.get_by_label("Dialect").first.select_option("pythonic")
     page.get_by_role("button", name="Read").click()
-    expect(page.get_by_role("heading", name="What pythonic would have read")).to_be_visible()
+    expect(page.get_by_role("heading", name="As pythonic reads it")).to_be_visible()
     look(page, "" if options else "board-request")
     assert not page.evaluate("document.querySelector('img, #main script')")
 
@@ -85,7 +85,7 @@ def test_the_pages_of_requests(gateway, visit, look, options):
 def test_a_request_is_seen_without_loading_the_page_anew(gateway, visit):
     page = visit(gateway).open("requests?model=gpt-5")
     expect(page.locator("#status")).to_have_text("live")
-    expect(page.locator("#rows")).to_contain_text("There are no such requests")
+    expect(page.locator("#rows")).to_contain_text("No matching requests")
     gateway.ask("Hi", "gpt-5")
     expect(page.locator("#rows tbody tr")).to_have_count(1)
 
@@ -95,11 +95,11 @@ def test_what_was_opened_stays_open_while_a_request_is_answered(gateway, visit):
         page = visit(gateway).open("requests?end=open")
         page.locator("#rows tbody a").first.click()
         expect(page.locator("#sides")).to_contain_text("One moment.")
-        page.get_by_text("What the client asked").click()
-        page.get_by_text("What the backend was asked").click()
+        page.get_by_text("Sent by the client").click()
+        page.get_by_text("Sent to the backend").click()
         before = page.locator("#sides .facts").text_content()
         expect(page.locator("#sides .facts")).not_to_have_text(before)  # its time goes on
-        for region in ("What the client asked", "What the backend was asked for answer 1"):
+        for region in ("Sent by the client", "Sent to the backend for answer 1"):
             expect(page.get_by_role("region", name=region)).to_contain_text("Please wait")
             expect(page.get_by_role("region", name=region)).to_be_visible()
 

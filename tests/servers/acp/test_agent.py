@@ -37,13 +37,13 @@ def test_what_our_settings_say_of_a_server_holds(settings):
 @pytest.mark.parametrize(
     ("server", "why"),
     [
-        (PROGRAM.model_copy(update={"name": "coding"}), "name it otherwise"),
+        (PROGRAM.model_copy(update={"name": "coding"}), "use another name"),
         (PROGRAM.model_copy(update={"name": "a\nb"}), "characters that are seen"),
         (PROGRAM.model_copy(update={"env": [EnvVariable(name="A", value="env:HOME")]}), "begins with env:"),
         (REMOTE.model_copy(update={"headers": [HttpHeader(name="K", value="env:KEY")]}), "begins with env:"),
         (REMOTE.model_copy(update={"url": "file:///etc/passwd"}), "http or https"),
-        (SseMcpServer(type="sse", name="old", url="https://old.example", headers=[]), "cannot be reached"),
-        (AcpMcpServer(type="acp", name="inner", server_id="1"), "cannot be reached"),
+        (SseMcpServer(type="sse", name="old", url="https://old.example", headers=[]), "is not supported"),
+        (AcpMcpServer(type="acp", name="inner", server_id="1"), "is not supported"),
     ],
 )
 def test_what_cannot_be_a_server_is_refused(settings, server, why):
@@ -52,7 +52,7 @@ def test_what_cannot_be_a_server_is_refused(settings, server, why):
 
 
 def test_a_name_stands_for_one_server(settings):
-    with pytest.raises(CallerError, match="name it otherwise"):
+    with pytest.raises(CallerError, match="use another name"):
         describe_servers([PROGRAM, PROGRAM], settings)
     many = [PROGRAM.model_copy(update={"name": f"n{number}"}) for number in range(MAX_SERVERS + 1)]
     with pytest.raises(CallerError, match="more than 64 servers"):

@@ -101,7 +101,7 @@ async def test_cancelling_ends_a_command_and_the_session_goes_on(place, connecte
         turn = asyncio.create_task(room.say("sleep"))
         while not (place / "pid").exists():  # noqa: ASYNC110  # a file of another process
             await asyncio.sleep(0.01)
-        with pytest.raises(RequestError, match="a turn is under way"):
+        with pytest.raises(RequestError, match="a turn is already running"):
             await room.say("and this")
         await room.agent.cancel(session_id=room.session)
         assert (await turn).stop_reason == "cancelled"
@@ -247,8 +247,8 @@ async def test_what_a_prompt_may_hold(place, connected):
         await room.say(*blocks)
         for wrong, why in (
             ([image_block("???", "image/png")], "not base64"),
-            ([image_block(PICTURE, "text/html")], "no picture of the type"),
-            ([" "], "nothing in it"),
+            ([image_block(PICTURE, "text/html")], "is not supported"),
+            ([" "], "prompt is empty"),
             (["x" * 2_000_001], "more than 2000000"),
         ):
             with pytest.raises(RequestError, match=why):
@@ -294,7 +294,7 @@ async def test_the_servers_of_the_client_are_asked_about_as_all_else(place, conn
             server.model_copy(update={"name": "coding"}),
             server.model_copy(update={"env": [EnvVariable(name="A", value="env:HOME")]}),
         ):
-            with pytest.raises(RequestError, match=r"name it otherwise|callboard\.toml"):
+            with pytest.raises(RequestError, match=r"use another name|callboard\.toml"):
                 await room.agent.new_session(cwd=str(place), mcp_servers=[wrong])
     ((question, options),) = room.editor.questions
     assert question.kind == "other"
@@ -304,18 +304,18 @@ async def test_the_servers_of_the_client_are_asked_about_as_all_else(place, conn
 async def test_a_client_that_does_everything_wrong(place, tmp_path, connected, caplog):
     async with connected([], initialize=False, root=place) as room:
         agent = room.agent
-        with pytest.raises(RequestError, match="the first request is initialize"):
+        with pytest.raises(RequestError, match="send initialize first"):
             await agent.new_session(cwd=str(place))
         await agent.initialize(protocol_version=1)
         for request, why in (
             (agent.new_session(cwd="calc"), "absolute path"),
             (agent.new_session(cwd=str(place / "no")), "absolute path"),
             (agent.new_session(cwd="/" + "x" * 5000), "absolute path"),
-            (agent.new_session(cwd=str(tmp_path)), "not beneath"),
+            (agent.new_session(cwd=str(tmp_path)), "not inside"),
             (agent.new_session(cwd=str(place), additional_directories=["/"]), "one directory"),
             (agent.load_session(cwd=str(place), session_id="../../etc"), "no such job"),
             (agent.prompt(session_id="nobody", prompt=[text_block("hi")]), "session/new"),
-            (agent.authenticate(method_id="magic"), "none is needed"),
+            (agent.authenticate(method_id="magic"), "no login is needed"),
             (agent.fork_session(session_id="x", cwd=str(place)), "no method 'session/fork'"),
         ):
             with pytest.raises(RequestError, match=why):
@@ -334,4 +334,4 @@ async def test_a_client_that_does_everything_wrong(place, tmp_path, connected, c
         room.raw.write(b'{"jsonrpc": "2.0", "id": "x", "method": "session/new", "params": {"cwd": 7}}\n')
         assert (await agent.list_sessions()).sessions == []
     assert [each.getMessage() for each in caplog.records if each.exc_info] == []
-    assert "session/cancel is not as the protocol has it: sessionId: Field required" in caplog.messages
+    assert "session/cancel does not follow the protocol: sessionId: Field required" in caplog.messages

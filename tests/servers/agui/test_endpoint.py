@@ -464,4 +464,4 @@ async def test_what_fails_behind_the_beginning_is_an_event(caplog):
     frames = await read_frames(SilentService(RuntimeError("secret")), asyncio.Event())
     assert json.loads(frames[-1][6:])["code"] == "internal_error"
     assert b"secret" not in b"".join(frames)
-    assert "its job job goes on" in caplog.text
+    assert "its job job continues" in caplog.text

@@ -46,7 +46,7 @@ def test_a_used_link_says_what_to_do(visitor, login):
     login.use_link_token(token)
     answer = visitor.post("/board/login", data={"link": token})
     assert answer.status_code == 403
-    assert "This link was used before" in answer.text
+    assert "This link was already used" in answer.text
     assert "callboard board --link" in answer.text
 
 
@@ -91,7 +91,7 @@ def test_a_stream_ends_with_its_session(login, follow, browser, monkeypatch):
 def test_a_form_without_the_sessions_token_is_refused(browser, data):
     answer = browser.post("/board/logout", data=data, follow_redirects=False)
     assert answer.status_code == 403
-    assert "load the page anew" in answer.text
+    assert "reload the page" in answer.text
 
 
 @pytest.mark.parametrize("origin", ["http://evil.example", "http://127.0.0.1:3000", "null", "", "http://["])
@@ -148,7 +148,7 @@ def test_the_board_is_found_from_the_root(browser):
 def test_what_is_not_there_is_a_page(browser):
     answer = browser.get("/board/nothing")
     assert answer.status_code == 404
-    assert "there is no such page" in answer.text
+    assert "page not found" in answer.text
 
 
 def test_a_gateways_board_opens_its_jobs_when_somebody_looks(board, browser):

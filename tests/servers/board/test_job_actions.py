@@ -72,9 +72,9 @@ def test_an_answer_lets_the_job_go_on(run, job_store, post, form, expected):
     [
         ({"digest": "d0", "verdict": "allow"}, "it changed since"),
         ({"digest": "d1", "verdict": "allow", "call": "call_9"}, "asks about no such call"),
-        ({"digest": "d1", "verdict": "edit", "arguments": "[1]"}, "no JSON object"),
-        ({"digest": "d1", "verdict": "perhaps"}, "say allow or deny"),
-        ({"digest": "d1"}, "say allow or deny"),
+        ({"digest": "d1", "verdict": "edit", "arguments": "[1]"}, "not a JSON object"),
+        ({"digest": "d1", "verdict": "perhaps"}, "choose allow or deny"),
+        ({"digest": "d1"}, "choose allow or deny"),
     ],
 )
 def test_an_answer_that_does_not_fit_is_refused_with_the_reason(run, job_store, post, form, why):

@@ -89,9 +89,9 @@ async def test_the_list_and_the_backends(on_gateway):
         (every, failed, qwen, none), one = pages, await visitor.get(links(pages[2])[0])
     assert len(links(every)) == 3
     assert len(links(failed)) == len(links(qwen)) == 1
-    assert "There are no such requests" in none
+    assert "No matching requests" in none
     assert "closed" in every
-    assert "What the client got" in one
+    assert "Sent to the client" in one
 
 
 async def test_pages_of_the_list_by_cursor(on_gateway):
@@ -120,7 +120,7 @@ async def test_one_request_and_what_another_dialect_would_have_read(on_gateway):
         )
     assert "text is not watched for calls" in plain
     assert "invocation_started" not in plain
-    assert "What hermes would have read" in replayed
+    assert "As hermes reads it" in replayed
     assert "invocation_started" in replayed
     assert wrong.status == 404
     assert "no dialect" in wrong.text
@@ -234,7 +234,7 @@ async def test_the_list_follows_what_happens(on_gateway):
                 before = await stream.content.readuntil(b"\n\n")
             await served.post("chat", ASK)
             after = await stream.content.readuntil(b"\n\n")
-    assert b"There are no such requests" in before
+    assert b"No matching requests" in before
     assert b"/board/requests/" in after
     assert b"gpt-5" in after
 

@@ -1,1 +1,1 @@
-"""The chat of the coding agent for editors, by the Agent Client Protocol. Its modules need the extra `acp`."""
+"""The coding agent's chat for editors, over the Agent Client Protocol. Its modules need the extra `acp`."""

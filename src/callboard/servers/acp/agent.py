@@ -1,11 +1,11 @@
-"""What an ACP client can ask of the agent: the methods of the protocol's version 1, for any number of sessions.
+"""The methods of version 1 of the Agent Client Protocol, for any number of sessions.
 
-Law: nothing happens before `initialize`, and nothing in a directory that the user did not allow.
+Law: nothing happens before `initialize`, and nothing happens in a directory that the user did not allow.
 
-The MCP servers that a client names, as our configuration would describe them.
+MCP servers that a client names are converted to entries of our configuration.
 
-Laws: what callboard.toml says of a server of that name holds in place of the client's words; none of our variables goes
-to a server but those that every server gets.
+Laws: an entry of callboard.toml with the same name overrides the client's description. A server gets none of our
+environment variables except those that every server gets.
 """
 
 from __future__ import annotations
@@ -66,20 +66,20 @@ from callboard.text.display import collapse
 ClientServer: TypeAlias = HttpMcpServer | SseMcpServer | AcpMcpServer | McpServerStdio
 
 RESERVED: Final = ("coding", "results", "local")
-"""Names of ensembles of ours."""
+"""Names of our own ensembles."""
 MAX_SERVERS: Final = 64
 _REFERENCE: Final = "env:"
-"""What would take a variable of ours in a table of callboard.toml."""
+"""Prefix that would read one of our environment variables in a table of callboard.toml."""
 
 
 def describe_servers(servers: Iterable[ClientServer], settings: Settings) -> list[DescribedServer]:
-    """The servers of a session. Raises CallerError for one that cannot be reached in this way."""
+    """Return the servers of a session. Raises CallerError if a server cannot be reached this way."""
     tables: dict[str, Mapping[str, object]] = {}
     for at, server in enumerate(servers):
         path = f"mcpServers[{at}]"
         if server.name in tables or server.name in RESERVED or at >= MAX_SERVERS:
-            what = f"more than {MAX_SERVERS} servers" if at >= MAX_SERVERS else f"another one is named {server.name!r}"
-            raise CallerError(what, path=path, hint="name fewer, or name it otherwise")
+            what = f"more than {MAX_SERVERS} servers" if at >= MAX_SERVERS else f"another is named {server.name!r}"
+            raise CallerError(what, path=path, hint="name fewer servers, or use another name")
         tables[server.name] = _to_table(server, path)
     described = read_servers(tables, lambda keys: f"the client's MCP server {'.'.join(map(str, keys))}")
     return [settings.mcp.get(each.name, each) for each in described]
@@ -91,32 +91,32 @@ def _to_table(server: ClientServer, path: str) -> Mapping[str, object]:
             return {
                 "command": [command, *arguments],
                 "environment": _literal({each.name: each.value for each in environment}, path),
-                # Not the session's directory: in somebody's repository `python -m` would run what lies there.
+                # Not the session's directory: `python -m` would run files from an unknown repository.
                 "directory": str(Path.home()),
             }
         case HttpMcpServer(url=url, headers=headers):
             return {"url": url, "headers": _literal({each.name: each.value for each in headers}, path)}
         case _:
-            hint = "give it as a program (stdio), or by a URL of streamable HTTP (http)"
-            raise CallerError("a server of this transport cannot be reached", path=path, hint=hint)
+            hint = "give a program (stdio) or a URL of streamable HTTP (http)"
+            raise CallerError("this transport is not supported", path=path, hint=hint)
 
 
 def _literal(values: Mapping[str, str], path: str) -> Mapping[str, str]:
     if wrong := [name for name, value in values.items() if value.startswith(_REFERENCE)]:
-        hint = "describe the server in callboard.toml, where such a value takes a variable"
+        hint = "describe the server in callboard.toml, where such a value reads a variable"
         raise CallerError(f"the value of {wrong[0]} begins with {_REFERENCE}", path=path, hint=hint)
     return values
 
 
 MAX_SESSIONS: Final = 32
-"""Sessions that are open at once."""
+"""Maximum open sessions."""
 _PAGE: Final = 50
-"""Sessions of one answer to `session/list`."""
+"""Sessions in one answer to `session/list`."""
 _MAX_TITLE: Final = 80
 
 
 class Method(NamedTuple):
-    """A method: what its parameters are, and what answers it."""
+    """A method: the type of its parameters, and its handler."""
 
     parameters: type[BaseModel]
     run: Callable[[Any], Awaitable[BaseModel | None]]
@@ -129,7 +129,7 @@ class AcpAgent:
         chats: Makes the chats.
         send: Sends an update of a session.
         ask: Asks the user of a session.
-        root: The directory that sessions work in or beneath; None for any.
+        root: Directory that must contain the sessions' directories; None for any.
     """
 
     def __init__(self, chats: Chats, send: Send, ask: Ask, *, root: Path | None = None) -> None:
@@ -156,9 +156,9 @@ class AcpAgent:
         self.notifications = {"session/cancel": Method(CancelNotification, self._cancel)}
 
     def check_order(self, method: str) -> None:
-        """Raises CallerError for a request that comes too early."""
+        """Raise CallerError if a request comes too early."""
         if not self._is_initialized and method != "initialize":
-            raise CallerError(f"{method} comes too early", hint="the first request is initialize")
+            raise CallerError(f"{method} comes too early", hint="send initialize first")
 
     async def aclose(self) -> None:
         await asyncio.gather(*[each.close() for each in self._opened], return_exceptions=True)
@@ -183,10 +183,10 @@ class AcpAgent:
         )
 
     async def _authenticate(self, request: AuthenticateRequest) -> None:
-        hint = "keys of models are in the environment, as for callboard chat"
-        raise CallerError(f"no login {request.method_id!r}: none is needed", path="methodId", hint=hint)
+        hint = "set API keys in the environment, as for callboard chat"
+        raise CallerError(f"no login {request.method_id!r}: no login is needed", path="methodId", hint=hint)
 
-    # Sessions begin and end
+    # Start and end of sessions
 
     async def _new(self, request: NewSessionRequest) -> NewSessionResponse:
         directory = self._check_directory(request.cwd, request.additional_directories)
@@ -229,7 +229,7 @@ class AcpAgent:
         await session.close()
         return CloseSessionResponse()
 
-    # In a session
+    # Within a session
 
     async def _prompt(self, request: PromptRequest) -> PromptResponse:
         session = self._find(request.session_id)
@@ -258,29 +258,29 @@ class AcpAgent:
     # Helpers
 
     def _check_directory(self, text: str, further: Sequence[str] | None = None) -> Path:
-        """The directory of a session. Raises CallerError."""
+        """Return the directory of a session. Raises CallerError."""
         directory = Path(text)
         if further:
-            hint = "open a session for each"
+            hint = "open one session for each directory"
             raise CallerError("a session works in one directory", path="additionalDirectories", hint=hint)
         if not directory.is_absolute() or "\0" in text or not os.path.isdir(text):  # noqa: PTH112  # it never raises
-            hint = "give an absolute path of one that is there"
-            raise CallerError(f"{collapse(text, 200)!r} is no directory", path="cwd", hint=hint)
+            hint = "give the absolute path of an existing directory"
+            raise CallerError(f"{collapse(text, 200)!r} is not a directory", path="cwd", hint=hint)
         directory = directory.resolve()
         if self._root is not None and not directory.is_relative_to(self._root):
-            hint = "start callboard chat --acp without --directory, or with another one"
-            raise CallerError(f"{text!r} is not beneath {self._root}", path="cwd", hint=hint)
+            hint = "start callboard chat --acp without --directory, or with another directory"
+            raise CallerError(f"{text!r} is not inside {self._root}", path="cwd", hint=hint)
         return directory
 
     def _check_room(self) -> None:
-        """Raises CallerError. Nothing is awaited between this and the new session: a client may open many at once."""
+        """Raise CallerError at the limit of sessions. Await nothing between this check and the new session."""
         if len(self._opened) >= MAX_SESSIONS:
             raise CallerError(f"{MAX_SESSIONS} sessions are open", hint="close one with session/close")
 
     def _find(self, identifier: str) -> ClientSession:
         session = self._sessions.get(identifier)
         if session is None:
-            hint = "session/new opens one, session/load an earlier one"
+            hint = "session/new opens a session, session/load an earlier one"
             raise CallerError(f"no session {collapse(identifier)!r} is open", path="sessionId", hint=hint)
         return session
 
@@ -295,7 +295,7 @@ class AcpAgent:
         directory = self._check_directory(request.cwd, request.additional_directories)
         earlier = await self._chats.store.get(request.session_id)
         if earlier.kind != "chat" or earlier.id != request.session_id:
-            raise CallerError("no chat has this id", path="sessionId", hint="session/list shows those there are")
+            raise CallerError("no chat has this id", path="sessionId", hint="session/list shows the chats")
         if Path(earlier.directory) != directory:
             raise CallerError(f"this chat is in {earlier.directory}", path="cwd", hint="load it there")
         return await self._open(directory, request.mcp_servers, earlier)
@@ -326,7 +326,7 @@ class AcpAgent:
             self._opened.discard(session)
             raise
         self._sessions[session.identifier] = session
-        # Behind the answer, for the client knows the session by that.
+        # After the response: the client does not know the session before it.
         asyncio.get_running_loop().call_soon(session.announce)
         return session
 

@@ -1,11 +1,10 @@
-"""How a call of the chat looks in an editor: its kind, its title, the files it is about, and what came of it.
+"""Show a call of the chat in an editor: its kind, its title, its files, and its result.
 
-Law: what a model or a file wrote is shown as code, so it cannot draw a link, a picture or a question of ours.
+Law: text from a model or a file is shown as code, so it cannot imitate a link, a picture or one of our questions.
 
-Read what a client's user sends: texts, files, pictures.
+Read the prompt of a client's user: texts, files, pictures.
 
-Law: nothing is fetched. A file of the directory that is named is read by the model with its own tools, if the rules
-let it.
+Law: nothing is fetched. The model reads a file that the prompt names with its own tools, if the rules allow it.
 """
 
 from __future__ import annotations
@@ -48,20 +47,20 @@ ContentBlock: TypeAlias = (
 )
 
 MAX_PROMPT: Final = 2_000_000
-"""Characters of a prompt, with the files in it."""
+"""Maximum characters of a prompt, including its files."""
 MAX_PICTURES: Final = 20
 _TYPES: Final = ("image/png", "image/jpeg", "image/gif", "image/webp")
 
 
 class Prompt(NamedTuple):
-    """A prompt: its text, and the pictures that were shown with it."""
+    """A prompt: its text, and its pictures."""
 
     text: str
     pictures: tuple[PictureContent, ...]
 
 
 def read_prompt(blocks: Iterable[ContentBlock], root: Path) -> Prompt:
-    """The prompt of a client's blocks. `root` is the session's directory. Raises CallerError."""
+    """Return the prompt in a client's blocks. `root` is the session's directory. Raises CallerError."""
     texts: list[str] = []
     pictures: list[PictureContent] = []
     for at, block in enumerate(blocks):
@@ -74,36 +73,36 @@ def read_prompt(blocks: Iterable[ContentBlock], root: Path) -> Prompt:
                 texts.append(_name_of(uri, root))
             case EmbeddedResourceContentBlock(resource=resource):
                 if isinstance(resource, BlobResourceContents):
-                    hint = "send its text, or a picture"
-                    raise CallerError("a file that is no text cannot be read", path=f"prompt[{at}]", hint=hint)
+                    hint = "send text or a picture"
+                    raise CallerError("only text files can be read", path=f"prompt[{at}]", hint=hint)
                 name = _name_of(resource.uri, root)
                 texts.append(f'\n<file path="{name}">\n{resource.text}\n</file>\n')
             case _:
-                raise CallerError("sound cannot be heard", path=f"prompt[{at}]", hint="send text or pictures")
-    # JSON can spell half a character, which is none in UTF-8.
+                raise CallerError("audio is not supported", path=f"prompt[{at}]", hint="send text or pictures")
+    # JSON can contain half a surrogate pair, which UTF-8 cannot encode.
     text = "".join(texts).encode("utf-8", "replace").decode()
     if len(text) > MAX_PROMPT:
         raise CallerError(
             f"more than {MAX_PROMPT} characters", path="prompt", hint="name files instead of sending them"
         )
     if len(pictures) > MAX_PICTURES:
-        raise CallerError(f"more than {MAX_PICTURES} pictures", path="prompt", hint="send fewer at once")
+        raise CallerError(f"more than {MAX_PICTURES} pictures", path="prompt", hint="send fewer pictures at once")
     if not text.strip() and not pictures:
-        raise CallerError("there is nothing in it", path="prompt", hint="write what is to be done")
+        raise CallerError("the prompt is empty", path="prompt", hint="describe the task")
     return Prompt(text, tuple(pictures))
 
 
 def _read_picture(data: str, kind: str, path: str) -> PictureContent:
     if kind not in _TYPES:
-        raise CallerError(f"no picture of the type {collapse(kind)!r}", path=path, hint=f"send {', '.join(_TYPES)}")
+        raise CallerError(f"type {collapse(kind)!r} is not supported", path=path, hint=f"send {', '.join(_TYPES)}")
     try:
         return PictureContent(base64.b64decode(data, validate=True), kind)
     except (binascii.Error, ValueError):
-        raise CallerError("its data is not base64", path=path, hint="send the picture's bytes in base64") from None
+        raise CallerError("the data is not base64", path=path, hint="send the picture's bytes in base64") from None
 
 
 def _name_of(uri: str, root: Path) -> str:
-    """What the model reads of an address: the path from the root, of a file that lies beneath it."""
+    """Return the model's name for an address: the path relative to the root if the file is inside it."""
     try:
         parts = urlsplit(uri)
         path = Path(unquote(parts.path)) if parts.scheme == "file" else None
@@ -116,16 +115,16 @@ def _name_of(uri: str, root: Path) -> str:
 ToolContent: TypeAlias = ContentToolCallContent | FileEditToolCallContent
 
 MAX_TEXT: Final = 100_000
-"""Characters of a result that are shown."""
+"""Maximum characters of a result that are shown."""
 MAX_FILE: Final = 2_000_000
-"""Bytes of a file that an editor gets whole, before and after; of a longer one it gets the changed lines."""
+"""Maximum bytes of a file that the editor gets whole, before and after. For larger files it gets only the changes."""
 MAX_DEPTH: Final = 64
-"""Levels of a call's arguments; deeper ones are shown as the model wrote them."""
+"""Maximum levels of a call's arguments. Deeper arguments are shown as the model wrote them."""
 _MAX_TITLE: Final = 200
 _SUBJECTS: Final = ("command", "path", "query", "pattern", "name", "branch", "message")
-"""Arguments that say what a call is about, the first that is there."""
+"""Arguments that describe a call. The first one present is used."""
 _NAME: Final = re.compile(r"[\w-]+")
-"""What an editor takes for a word, and for no link."""
+"""Text that an editor shows as a word, not as a link."""
 
 _KINDS: Final[Mapping[str, ToolKind]] = {
     **dict.fromkeys(actions_of_groups(("look", "history")), "read"),
@@ -138,12 +137,12 @@ _KINDS: Final[Mapping[str, ToolKind]] = {
 
 
 def kind_of(action: str) -> ToolKind:
-    """The kind of an action of ours by its own name; that of anything else is not known."""
+    """Return the kind of one of our actions by its name, or "other"."""
     return _KINDS.get(action, "other")
 
 
 def title_of(name: str, arguments: Mapping[str, Any] | None) -> str:
-    """A call in one line: the tool, and what the call is about."""
+    """Return a call in one line: the tool and its main argument."""
     values = arguments or {}
     action = values.get("action")
     subject = next((text for key in _SUBJECTS if isinstance(text := values.get(key), str) and text), "")
@@ -152,7 +151,7 @@ def title_of(name: str, arguments: Mapping[str, Any] | None) -> str:
 
 
 def locations_of(root: Path, arguments: Mapping[str, Any] | None) -> list[ToolCallLocation]:
-    """The file that a call is about, and its line, if it is beneath the root."""
+    """Return the file of a call and its line, if the file is inside the root."""
     values = arguments or {}
     path = values.get("path")
     if not isinstance(path, str) or not path or "\0" in path:
@@ -165,12 +164,12 @@ def locations_of(root: Path, arguments: Mapping[str, Any] | None) -> list[ToolCa
 
 
 def input_of(arguments: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
-    """The arguments as programs read them; None where they are nested deeper than most parsers go."""
+    """Return the arguments for programs, or None if they are nested too deeply for most parsers."""
     return arguments if arguments is not None and _is_shallow(arguments) else None
 
 
 def describe_call(arguments: Mapping[str, Any] | None, raw: str) -> list[ToolContent]:
-    """All of a call's arguments, to be looked at before it runs; what is invisible in them is spelled out."""
+    """Return all arguments of a call for review before it runs, with invisible characters escaped."""
     if arguments is None or not _is_shallow(arguments):
         return [_block(fence(make_visible(raw)))]
     command = arguments.get("command")
@@ -184,7 +183,7 @@ def describe_changes(root: Path, changes: Iterable[ChangedFile]) -> list[ToolCon
 
 
 def describe_invisible(changes: Iterable[ChangedFile]) -> list[ToolContent]:
-    """The changed lines with what is invisible in them spelled out, where something is: editors draw diffs themselves."""
+    """Return changed lines with invisible characters escaped, if there are any: editors draw diffs themselves."""
     diff = diff_of(changes)
     visible = make_visible(diff, keep="\r\n\t")
     return [] if visible == diff else [_block(fence(visible))]
@@ -201,7 +200,7 @@ def describe_result(result: ResultCanister) -> list[ToolContent]:
 
 
 def fence(text: str) -> str:
-    """A text as a block of code, which it cannot end."""
+    """Return a text as a code block that the text cannot close."""
     ticks = "`" * max(3, _longest_ticks(text) + 1)
     return f"{ticks}\n{strip_controls(text)}\n{ticks}"
 
@@ -221,7 +220,7 @@ def _block(text: str) -> ContentToolCallContent:
 
 
 def _is_shallow(value: Any) -> bool:
-    """Whether a value is nested no deeper than MAX_DEPTH."""
+    """True if a value is nested at most MAX_DEPTH levels."""
     level = [value]
     for _ in range(MAX_DEPTH):
         inner = [each.values() if isinstance(each, Mapping) else each for each in level]
@@ -232,7 +231,7 @@ def _is_shallow(value: Any) -> bool:
 
 
 def _plain_word(text: str, longest: int) -> str:
-    """A name as it is; what is none, as code."""
+    """Return a plain name unchanged, and any other text as code."""
     word = collapse(text, longest)
     return word if not word or _NAME.fullmatch(word) else _code_span(word)
 

@@ -1,12 +1,12 @@
-"""Serve one ACP client on standard input and output, until it is gone, or SIGTERM.
+"""Serve one ACP client on standard input and output, until the client disconnects or SIGTERM arrives.
 
-Law: every mistake of the client is an answer with a sentence that says what to do, and never a traceback.
+Law: every mistake of the client gets an error message that says what to do, never a traceback.
 
-Lines of JSON-RPC from and to an ACP client.
+Messages are lines of JSON-RPC from and to an ACP client.
 
-The package's own transport stops at a message that is no object, and forgets to answer what it cannot read. Laws: every
-request gets an answer, and no answer ends the connection; of a line that is too long nothing is kept; what is sent is
-UTF-8, whatever a model wrote.
+The package's own transport stops at a message that is not an object, and does not answer unreadable messages. Laws:
+every request gets an answer, and no answer ends the connection. Lines that are too long are discarded. Output is
+always UTF-8, even if a model wrote something else.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from callboard.servers.stdio import StdioDescriptors, Writer, open_reader, open_
 from callboard.text.display import collapse
 
 MAX_MESSAGE: Final = 32 * 1024 * 1024
-"""Bytes of one message; a prompt may hold pictures."""
+"""Maximum bytes of one message. A prompt may contain pictures."""
 _PARSE_ERROR: Final = -32700
 
 
@@ -43,8 +43,8 @@ class LineTransport:
     """A `Transport` of the package `acp`, over a reader and a writer of lines.
 
     Args:
-        reader: What the client writes.
-        writer: What the client reads.
+        reader: Input from the client.
+        writer: Output to the client.
     """
 
     def __init__(self, reader: asyncio.StreamReader, writer: Writer) -> None:
@@ -52,25 +52,25 @@ class LineTransport:
         self._writer = writer
 
     def post(self, message: dict[str, Any]) -> None:
-        """Sends a message behind all that were sent before, and does not wait for the client to read it.
+        """Queue a message after all earlier ones, without waiting for the client to read it.
 
-        What waits is no more than the conversation, which is in memory too.
+        The queue is at most as large as the conversation, which is in memory too.
         """
         self._writer.post(_encode(message) + "\n")
 
     async def send(self, message: dict[str, Any]) -> None:
-        """Sends a message, and waits while the client is slow to read."""
+        """Send a message, and wait if the client reads slowly."""
         self.post(message)
         await self._writer.flush()
 
     async def receive(self) -> dict[str, Any] | None:
-        """The next message; None at the end. A line that is longer than the reader's limit is refused, and skipped."""
+        """Return the next message, or None at the end. Lines over the reader's limit are refused and skipped."""
         while True:
             try:
                 if not (line := await self._reader.readline()):
                     return None
             except ValueError:
-                self._refuse(INVALID_REQUEST, f"a message has at most {MAX_MESSAGE} bytes: send less at once")
+                self._refuse(INVALID_REQUEST, f"a message has at most {MAX_MESSAGE} bytes; send a smaller message")
                 continue
             if line.strip() and (message := self._parse(line)) is not None:
                 return message
@@ -82,22 +82,22 @@ class LineTransport:
         try:
             message = json.loads(line)
         except (ValueError, RecursionError):
-            self._refuse(_PARSE_ERROR, "not JSON: send one JSON object a line")
+            self._refuse(_PARSE_ERROR, "not JSON; send one JSON object per line")
             return None
         if not isinstance(message, dict):
-            self._refuse(INVALID_REQUEST, "not a JSON object: requests come one by one, not as a batch")
+            self._refuse(INVALID_REQUEST, "not a JSON object; send single requests, not a batch")
             return None
         identifier = message.get("id")
         if identifier is not None and (isinstance(identifier, bool) or not isinstance(identifier, (int, str))):
-            self._refuse(INVALID_REQUEST, "the id of a request is a number or a string")
+            self._refuse(INVALID_REQUEST, "the id of a request must be a number or a string")
             return None
         if "method" in message and not isinstance(message["method"], str):
-            self._refuse(INVALID_REQUEST, "the method of a request is a string", identifier)
+            self._refuse(INVALID_REQUEST, "the method of a request must be a string", identifier)
             return None
         if message.get("error") is not None:
-            message.pop("result", None)  # of both, the package takes the result: an error would count as an answer
+            message.pop("result", None)  # with both fields, the package would ignore the error
         if not isinstance(message.get("error", {}), dict):
-            message["error"] = {}  # the package looks into it
+            message["error"] = {}  # the package expects an object
         return message
 
     def _refuse(self, code: int, text: str, identifier: int | str | None = None) -> None:
@@ -107,7 +107,7 @@ class LineTransport:
 def _encode(message: dict[str, Any]) -> str:
     try:
         return json.dumps(message, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-    except ValueError:  # a number that JSON has not, in the arguments of a call
+    except ValueError:  # NaN or infinity in the arguments of a call
         plain = json.loads(json.dumps(message), parse_constant=lambda _: None)
         return json.dumps(plain, ensure_ascii=False, separators=(",", ":"))
 
@@ -117,17 +117,17 @@ _NO_METHOD: Final = -32601
 _INVALID_PARAMETERS: Final = -32602
 _INTERNAL: Final = -32603
 _MAX_MISTAKES: Final = 3
-"""Mistakes of one request that are named."""
+"""Maximum mistakes of one request that the error names."""
 _log = logging.getLogger("callboard.acp")
 
 
 class ClientConnection:
-    """The connection to one client: dispatches its requests, and asks it.
+    """The connection to one client: dispatches its requests, and sends our questions.
 
     Args:
         transport: Moves the messages.
         chats: Makes the chats.
-        root: As of AcpAgent.
+        root: See AcpAgent.
     """
 
     def __init__(self, transport: LineTransport, chats: Chats, *, root: Path | None = None) -> None:
@@ -136,14 +136,14 @@ class ClientConnection:
         self._connection = Connection(self._dispatch, transport, listening=False)
 
     async def run(self) -> None:
-        """Answers the client until it is gone, and ends what it began."""
+        """Answer the client until it disconnects, then clean up."""
         try:
             await self._connection.main_loop()
         finally:
             await self.agent.aclose()
             await self._connection.close()
 
-    async def _dispatch(self, method: str, parameters: Any, is_notification: bool) -> Any:  # the package's
+    async def _dispatch(self, method: str, parameters: Any, is_notification: bool) -> Any:  # signature of the package
         methods = self.agent.notifications if is_notification else self.agent.requests
         if method not in methods:
             if is_notification:
@@ -158,7 +158,7 @@ class ClientConnection:
             return None
 
     async def _run(self, name: str, method: Method, parameters: Any) -> Any:
-        """The result of a method. Raises RequestError."""
+        """Return the result of a method. Raises RequestError."""
         try:
             request = method.parameters.model_validate(parameters or {})
         except ValidationError as error:
@@ -171,10 +171,10 @@ class ClientConnection:
             raise RequestError(code, str(error)) from None
         except (CallboardError, OSError) as error:
             raise RequestError(_INTERNAL, str(error)) from None
-        except Exception:  # noqa: BLE001  # the client waits for an answer, and goes on
+        except Exception:  # noqa: BLE001  # the client waits for an answer, and continues
             _log.exception("%s failed", name)
             raise RequestError(
-                _INTERNAL, "a fault of Callboard's: its standard error has it, please report it"
+                _INTERNAL, "a bug in Callboard; please report it with the output on standard error"
             ) from None
         return {} if answer is None else _dump(answer)
 
@@ -185,7 +185,7 @@ class ClientConnection:
     async def _ask(
         self, session: str, call: ToolCallUpdate, options: list[PermissionOption]
     ) -> RequestPermissionResponse:
-        """The client's answer; one that is none is a no."""
+        """Return the client's answer. An invalid answer denies the call."""
         question = RequestPermissionRequest(session_id=session, tool_call=call, options=options)
         try:
             answer = await self._connection.send_request("session/request_permission", _dump(question))
@@ -196,7 +196,7 @@ class ClientConnection:
 
 
 async def serve_client(wire: StdioDescriptors, chats: Chats, *, root: Path | None = None) -> None:
-    """Serves one client. Ends when it, or the parent, is gone, and at SIGTERM."""
+    """Serve one client until the client or the parent process ends, or SIGTERM arrives."""
     writer = await open_writer(wire.write)
     reader, close = await open_reader(wire.read, MAX_MESSAGE)
     try:
@@ -210,9 +210,9 @@ def _dump(value: BaseModel) -> Any:
 
 
 def _describe_mistakes(method: str, error: ValidationError) -> str:
-    """What is wrong with the parameters of a request, without repeating them."""
+    """Describe the mistakes in the parameters of a request, without repeating the values."""
     mistakes = [
         f"{'.'.join(map(str, each['loc'])) or 'params'}: {each['msg']}"
         for each in error.errors(include_input=False, include_url=False, include_context=False)[:_MAX_MISTAKES]
     ]
-    return collapse(f"{method} is not as the protocol has it: {'; '.join(mistakes)}", 1000)
+    return collapse(f"{method} does not follow the protocol: {'; '.join(mistakes)}", 1000)

@@ -1,11 +1,11 @@
-"""One session of an ACP client: a chat, and the turn that is under way in it.
+"""One session of an ACP client: a chat, and its current turn.
 
-The chat is entered and left in a task of its own, whichever request opened it. Laws: there is one turn at a time; a
-cancelled turn ends with its model call and its commands before it is answered.
+The chat is entered and left in its own task, independent of the request that opened it. Laws: one turn runs at a time.
+A cancelled turn ends its model call and its commands before it is answered.
 
-What the sessions of an ACP client need of the command line, which makes the chats of the terminal too.
+`Chats` is what the sessions need from the command line, which also makes the chats of the terminal.
 
-What an editor can choose in a session: what the model may do, which model answers, and commands to type.
+Options of a session in an editor: access mode, model, and slash commands.
 """
 
 from __future__ import annotations
@@ -61,14 +61,14 @@ MODE: Final = "mode"
 MODEL: Final = "model"
 
 _MODES: Final[Mapping[Access, tuple[str, str]]] = {
-    "read-only": ("Read only", "The model can only look."),
-    "edit": ("Ask", "It looks freely, and asks before it changes or runs something."),
+    "read-only": ("Read only", "The model can only read."),
+    "edit": ("Ask", "The model reads freely, and asks before it changes or runs something."),
     "full": ("Full access", "Nothing is asked."),
 }
 
 
 def mode_state(access: Access) -> SessionModeState:
-    """The modes of a session, and the one it is in."""
+    """Return the modes of a session, and the current mode."""
     modes = [SessionMode(id=key, name=name, description=text) for key, (name, text) in _MODES.items()]
     return SessionModeState(current_mode_id=access, available_modes=modes)
 
@@ -76,7 +76,7 @@ def mode_state(access: Access) -> SessionModeState:
 def config_options(
     access: Access, model: str, models: Sequence[str]
 ) -> list[SessionConfigOptionSelect | SessionConfigOptionBoolean]:
-    """The same and the models as options: a client that reads these reads no modes."""
+    """Return the modes and the models as options: clients that support options ignore modes."""
     modes = [SessionConfigSelectOption(value=key, name=name, description=text) for key, (name, text) in _MODES.items()]
     named = [SessionConfigSelectOption(value=each, name=each) for each in models]
     return [
@@ -90,7 +90,7 @@ def config_options(
 
 
 def available_commands(commands: Mapping[str, tuple[str, str]]) -> AvailableCommandsUpdate:
-    """The commands by their names, with what follows the name and a summary."""
+    """Return the commands by name, with their arguments and a summary."""
     return update_available_commands(
         AvailableCommand(
             name=name,
@@ -102,7 +102,7 @@ def available_commands(commands: Mapping[str, tuple[str, str]]) -> AvailableComm
 
 
 class PreparedChat(NamedTuple):
-    """A chat that is to be opened; `models` are the names of those to choose from, the first its own."""
+    """A chat before it is opened. `models` are the available models; the first is the chat's own."""
 
     request: JobRequest
     model: PlannedModel
@@ -114,23 +114,23 @@ class Chats(Protocol):
 
     @property
     def store(self) -> DurableStore:
-        """Where chats are recorded."""
+        """The store that records chats."""
         ...
 
     @property
     def commands(self) -> Mapping[str, tuple[str, str]]:
-        """The commands that a person may type: what follows the name, and a summary."""
+        """The commands that a person may type: arguments and a summary, by name."""
         ...
 
     async def prepare(self, directory: Path, *, earlier: DurableJob | None = None, model: str = "") -> PreparedChat:
-        """A chat in a directory, or one that goes on; with `model` in place of that of the settings.
+        """Prepare a new or continued chat in a directory. `model` overrides the model of the settings.
 
         The caller closes the model. Raises CallboardError.
         """
         ...
 
     async def run_command(self, chat: ChatSession, line: str) -> str | None:
-        """What a command shows; None where the line is none. Raises CallboardError, OSError."""
+        """Run a command and return its output, or None if the line is not a command. Raises CallboardError, OSError."""
         ...
 
 
@@ -141,12 +141,12 @@ Ask: TypeAlias = Callable[[str, ToolCallUpdate, list[PermissionOption]], Awaitab
 """Asks the user of a session."""
 
 _STOP_REASONS: Final[dict[str, StopReason]] = {"length": "max_tokens", "refusal": "refusal", "filter": "refusal"}
-"""Why a turn ended, by the reason for which its last reply did."""
+"""Why a turn ended, by the reason of its last reply."""
 _MAX_TITLE: Final = 80
 
 
 class ClientSession:
-    """A session. `open` opens it, and `announce` tells the client what it could not read before it knew the session.
+    """A session. `open` opens it, and `announce` sends messages that the client could not receive before.
 
     Args:
         chats: Makes the chat.
@@ -154,7 +154,7 @@ class ClientSession:
         send: Sends an update.
         ask: Asks the user.
         servers: The MCP servers of the client.
-        earlier: The chat that goes on.
+        earlier: The chat to continue.
         client: Name of the client.
     """
 
@@ -172,11 +172,11 @@ class ClientSession:
         self.chat: ChatSession
         self.models = prepared.models
         self.model = prepared.models[0]
-        """The one that answers."""
+        """Name of the current model."""
         self._chats = chats
         self._prepared = prepared
         self._opened_models: dict[str, PlannedModel] = {self.model: prepared.model}
-        """Those that were chosen once, by their names. They are closed with the session."""
+        """Models that were selected at least once, by name. They are closed with the session."""
         self._send = send
         self._ask = ask
         self._servers = servers
@@ -204,10 +204,10 @@ class ClientSession:
     def directory(self) -> Path:
         return self._prepared.request.directory
 
-    # Its life
+    # Lifecycle
 
     async def open(self) -> None:
-        """Opens the chat. Raises CallboardError, OSError."""
+        """Open the chat. Raises CallboardError, OSError."""
         opened: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._life = asyncio.create_task(self._live(opened))
         await opened
@@ -236,8 +236,8 @@ class ClientSession:
                 await each.aclose()
 
     async def replay(self) -> None:
-        """Shows the conversation so far. Raises CallerError."""
-        self._withheld = None  # the log has it too
+        """Show the conversation so far. Raises CallerError."""
+        self._withheld = None  # the log contains it too
         self._encoder.replays = True
         entries = await self._chats.store.read_entries(self.identifier)
         for step in read_steps([each for each in entries if not isinstance(each.item, SupervisorCanister)]):
@@ -247,7 +247,7 @@ class ClientSession:
             self._show(update)
 
     def announce(self) -> None:
-        """Tells the client of the commands, and what it could not be told yet."""
+        """Send the commands, and the messages that were withheld."""
         withheld, self._withheld = self._withheld or [], None
         for update in (available_commands(self._chats.commands), *withheld):
             self._show(update)
@@ -261,20 +261,20 @@ class ClientSession:
             with suppress(asyncio.CancelledError):
                 await self._life
 
-    # What the user does
+    # Actions of the user
 
     async def prompt(self, prompt: Prompt) -> StopReason:
-        """One turn, or one command. Raises CallboardError, OSError."""
+        """Run one turn or one command. Raises CallboardError, OSError."""
         if self._turn is not None:
-            hint = "wait until it has ended, or send session/cancel"
-            raise CallerError("a turn is under way", path=self.identifier, hint=hint)
+            hint = "wait for its end, or send session/cancel"
+            raise CallerError("a turn is already running", path=self.identifier, hint=hint)
         self._turn = task = asyncio.create_task(self._run(prompt))
         try:
             await asyncio.wait([task])
             return "cancelled" if task.cancelled() else task.result()
         finally:
             self._turn = None
-            if not task.done():  # the connection ends
+            if not task.done():  # the connection has ended
                 task.cancel()
                 await asyncio.wait([task])
 
@@ -283,12 +283,12 @@ class ClientSession:
             self._turn.cancel()
 
     def set_access(self, name: str) -> None:
-        """What the model may do from the next turn on. Raises CallerError."""
+        """Set the access of the model from the next turn on. Raises CallerError."""
         self.chat.access = parse_access(name, "modeId")
         self._show_options()
 
     async def set_model(self, name: str) -> None:
-        """The model that answers from the next turn on. Raises CallboardError."""
+        """Set the model from the next turn on. Raises CallboardError."""
         if name not in self.models:
             raise CallerError(f"no model {name!r} is offered", path=MODEL, hint=f"there are {', '.join(self.models)}")
         model = self._opened_models.get(name) or await self._open_model(name)
@@ -300,7 +300,7 @@ class ClientSession:
     async def _open_model(self, name: str) -> PlannedModel:
         directory = self._prepared.request.directory
         model = (await self._chats.prepare(directory, earlier=self._earlier, model=name)).model
-        if name in self._opened_models or self._closing.is_set():  # meanwhile
+        if name in self._opened_models or self._closing.is_set():  # changed in the meantime
             await model.aclose()
         return self._opened_models.setdefault(name, model)
 
@@ -325,12 +325,12 @@ class ClientSession:
                 self._show(update)
 
     def _stop_reason(self, result: RunResult) -> StopReason:
-        """Raises ProviderError for a turn that failed."""
+        """Return the stop reason. Raises ProviderError if the turn failed."""
         last = self._last_reply
         if isinstance(last, ReplyFailed) and result.state == "failed":
             raise ProviderError(last.message, code=last.code, path=last.path, hint=last.hint)
         if result.state == "failed":
-            raise ProviderError(result.why or "the turn failed", hint="its log says more: callboard jobs logs")
+            raise ProviderError(result.why or "the turn failed", hint="for details: callboard jobs logs")
         if result.state == "cancelled":
             return "cancelled"
         if result.state == "completed" or (isinstance(last, ReplyEnded) and last.reason in _STOP_REASONS):

@@ -1,11 +1,11 @@
-"""Encode the steps of a chat as updates of an ACP session: a Stage.
+"""A Stage that encodes the steps of a chat as updates of an ACP session.
 
-Laws: a call has one identifier in its session, though models repeat theirs; a call that began also ends, whatever ends
-the turn.
+Laws: call identifiers are unique in a session, although models reuse theirs. Every call that began also ends, even if
+the turn ends early.
 
-Ask an editor's user whether a call may run: once, for the session, or for good.
+`ClientApprover` asks an editor's user if a call may run: once, in the session, or always.
 
-Law: only an answer that was offered for this very call lets it run; all of the call is shown with the question.
+Law: a call runs only after an answer that was offered for this call. The question shows the whole call.
 """
 
 from __future__ import annotations
@@ -78,15 +78,15 @@ _OPTIONS: Final[Mapping[ChatAnswer, tuple[str, PermissionOptionKind]]] = {
     "good": ("Always allow {} in this project", "allow_always"),
     "reject": ("Reject", "reject_once"),
 }
-"""What is offered: the text with a place for the pattern, and what an editor makes of it."""
+"""The options: their text with a placeholder for the pattern, and their kind for the editor."""
 
 
 class ClientApprover(ChatApprover):
     """Asks the client of a session.
 
     Args:
-        saved: What was allowed before.
-        encoder: Knows the session's identifiers of calls.
+        saved: Permissions that were saved before.
+        encoder: Encoder of the session; it knows the identifiers of calls.
         root: The session's directory.
         ask: Sends the question.
         show: Sends an update.
@@ -110,7 +110,7 @@ class ClientApprover(ChatApprover):
         self._show = show
 
     async def ask(self, question: CallQuestion) -> ChatAnswer:
-        """Shows the call in the client, and reads the answer; one that was not offered is a no."""
+        """Show the call in the client, and read the answer. An answer that was not offered denies the call."""
         invocation, root = question.invocation, self._root
         name, arguments = invocation.name, invocation.arguments
         identifier = self._encoder.identifier_of(invocation.identifier)
@@ -144,7 +144,7 @@ Update: TypeAlias = (
     AgentMessageChunk | AgentThoughtChunk | UserMessageChunk | ToolCallStart | ToolCallProgress | UsageUpdate
 )
 ActionOf: TypeAlias = Callable[[str, Mapping[str, Any] | None], str]
-"""The own name of the action that a call is; "" for a tool that is not ours."""
+"""Returns the name of our action for a call, or "" for other tools."""
 
 _MAX_NOTICE: Final = 2000
 
@@ -154,20 +154,20 @@ class UpdateEncoder:
 
     Args:
         root: The session's directory.
-        action_of: What a call of the model is.
-        prefix: Begins the identifiers of calls, so that they are others where a session goes on in another process.
-        context_tokens: How much the model can read, 0 if that is not known.
+        action_of: Returns our action for a call of the model.
+        prefix: Prefix of call identifiers, so that they stay unique if the session continues in another process.
+        context_tokens: Size of the model's context in tokens, 0 if it is unknown.
     """
 
     def __init__(self, root: Path, action_of: ActionOf, *, prefix: str = "", context_tokens: int = 0) -> None:
         self.context_tokens = context_tokens
         self.replays = False
-        """Whether prompts are shown too: the client of a session that is loaded has not typed them."""
+        """True if prompts are shown too: the client of a loaded session has not typed them."""
         self._prefix = prefix
         self._root = root
         self._action_of = action_of
         self._identifiers: dict[str, str] = {}
-        """The identifiers of the calls that have not ended, by those of the model."""
+        """Session identifiers of the open calls, by the model's identifiers."""
         self._count = 0
         self._changes: list[ChangedFile] = []
 
@@ -201,17 +201,17 @@ class UpdateEncoder:
                 return []
 
     def finish(self, _why: Why = "stop", /) -> list[Update]:
-        """The calls that began and will not end."""
+        """End the calls that began but did not end."""
         self._changes.clear()
         open_calls, self._identifiers = self._identifiers, {}
         return [update_tool_call(each, status="failed") for each in open_calls.values()]
 
     def add_change(self, change: ChangedFile) -> None:
-        """A file that the running call changed: the end of the call shows it."""
+        """Add a file that the running call changed. It is shown at the end of the call."""
         self._changes.append(change)
 
     def identifier_of(self, identifier: str) -> str:
-        """The session's identifier of a call that has not ended."""
+        """Return the session's identifier of an open call."""
         return self._identifiers.get(identifier) or self._identify(identifier)
 
     def _identify(self, identifier: str) -> str:
@@ -246,7 +246,7 @@ class UpdateEncoder:
         return [update_tool_call(self._identifiers.pop(identifier), status=status, content=contents)]
 
     def action_of(self, name: str, arguments: Mapping[str, Any] | None) -> str:
-        """The own name of the action that a call is; "" for a tool that is not ours, or not there."""
+        """Return the name of our action for a call, or "" for other or unknown tools."""
         try:
             return self._action_of(name, arguments)
         except KeyError:

@@ -1,6 +1,6 @@
 """AG-UI 1.0: runs and jobs as the events that any front-end of that protocol shows.
 
-`AguiEncoder` is the Stage from our events and entries to the protocol's.
+`AguiEncoder` is the Stage that turns our events and entries into those events.
 """
 
 from callboard.servers.agui.encoder import AguiEncoder

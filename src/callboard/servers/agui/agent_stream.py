@@ -1,6 +1,6 @@
-"""What one agent of a run does, as AG-UI events: its replies, the results of its calls, its steps, and runs within it.
+"""The work of one agent as AG-UI events: its replies, the results of its calls, its steps, and its nested runs.
 
-Law: what begins has an end, whatever comes in between.
+Law: everything that begins also ends, even if other events come in between.
 """
 
 from __future__ import annotations
@@ -55,23 +55,23 @@ class AgentStream:
 
     Args:
         thread: The messages of the whole thread.
-        author: The identifier of the run within the run, "" for the run itself.
-        canisters: How many canisters the conversation has before the first that is fed.
+        author: Identifier of the nested run, "" for the run itself.
+        canisters: Number of canisters of the conversation before the first one that is fed.
     """
 
     def __init__(self, thread: AguiThread, author: str = "", canisters: int = 0) -> None:
         self.is_recorded = False
-        """True for a job: canisters confirm its replies."""
+        """True for a job: its canisters confirm its replies."""
         self._thread = thread
         self._author = author
         self._reply = ReplyStream(thread, author)
         self._count = canisters
         self._marks = [0] * canisters
-        """The ordinal of the message that each canister of the conversation begins with."""
+        """For each canister of the conversation, the ordinal of its first message."""
         self._steps: dict[str, str] = {}
-        """The names of the open steps: of the phase, and of the round."""
+        """Names of the open steps, for the phase and for the round."""
         self._runs: dict[str, tuple[str, AgentStream]] = {}
-        """The open runs within this one, by the call that began each."""
+        """The open nested runs, by the call that began each of them."""
 
     def feed(self, item: Item) -> AguiEvents:
         match item:
@@ -87,7 +87,7 @@ class AgentStream:
                 arguments = item.arguments if isinstance(item, InvocationEnded) else None
                 call = InvocationCanister(item.identifier, item.name, arguments, item.raw)
                 return self._reply.end_call(item.index, call)
-            case ReplyStarted() | Resumed():  # what came of the reply before is void
+            case ReplyStarted() | Resumed():  # the previous reply is void
                 return self._reply.revoke() + self._send_custom(item)
             case ReplyEnded(reason="retry"):
                 return self._reply.revoke()
@@ -99,7 +99,7 @@ class AgentStream:
                 return self._on_result(canister)
             case RolledBack():
                 return self._on_rolled_back(item)
-            case RoundStarted(number=number):  # a job counts its rounds through, which the entries say
+            case RoundStarted(number=number):  # the entries of a job count its rounds themselves
                 return [] if self.is_recorded else self.begin_round(number)
             case RunEnded():
                 return [*self._reply.close(), *self._end_step("round"), *self._send_custom(item)]
@@ -156,7 +156,7 @@ class AgentStream:
         if call is None:
             return []
         events = self._end_run(result.invocation_id, "cut") if result.invocation_id in self._runs else []
-        # All canisters of the reply came before, so the rest is of a reply that was asked for again.
+        # All canisters of the reply came before, so the remaining parts belong to a reply that was retried.
         events += self._reply.revoke()
         content: Any = result.text
         if not all(isinstance(each, TextualContent) for each in result.content):
@@ -186,7 +186,7 @@ class AgentStream:
         del self._marks[event.to :]
         return events + self._send_custom(event)
 
-    # Steps, and what is sent beside the conversation
+    # Steps and custom events
 
     def _begin_step(self, kind: str, name: str) -> AguiEvents:
         if self._steps.get(kind) == name:
@@ -203,7 +203,7 @@ class AgentStream:
         event = custom_event(item, self._thread, self._author)
         return [] if event is None else [event]
 
-    # Runs within this one
+    # Nested runs
 
     def _on_nested(self, event: Nested) -> AguiEvents:
         events: AguiEvents = []
@@ -239,5 +239,5 @@ class AgentStream:
 
 
 def _encrypted_value(thought: ReasoningPiece | ReasoningContent) -> str:
-    """The provider's own form of a thought, with the model's name: no other model gets it when it comes back."""
+    """Return the provider's own form of a thought, sealed with the model's name, so that no other model receives it."""
     return seal(thought.opaque, thought.origin) if thought.opaque else ""

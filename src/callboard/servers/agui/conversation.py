@@ -1,9 +1,9 @@
-"""The messages of an AG-UI thread, as a client has them after the events that it was sent.
+"""The messages of an AG-UI thread, as the client has them after the events that it received.
 
-It is kept so that a snapshot of it can be sent where messages turn out to be void: a reply that is asked for again, a
-conversation that is rolled back.
+The messages are kept for snapshots. A snapshot is sent if messages become void: when a reply is retried or the
+conversation is rolled back.
 
-Laws: an identifier of a message, and one of a call, is never given twice; constant work for each piece of a text.
+Laws: identifiers of messages and calls are never reused. Each piece of a text costs constant work.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from typing import Any
 
 @dataclass(slots=True, eq=False)
 class ThreadCall:
-    """A call, with its arguments as far as they came.
+    """A call, with the arguments received so far.
 
-    `source` is the identifier that the model knows it by, which the model of a run within the run may have given as well.
+    `source` is the identifier that the model uses. The model of a nested run may use the same identifier.
     """
 
     message: ThreadMessage
@@ -29,7 +29,7 @@ class ThreadCall:
 
     @property
     def key(self) -> tuple[str, str]:
-        """Which run it is of, and its source."""
+        """The author's run and the source."""
         return self.message.author, self.source
 
     def as_json(self) -> dict[str, Any]:
@@ -49,7 +49,7 @@ class ThreadMessage:
 
     @property
     def author(self) -> str:
-        """The run within the run that it is of, "" for the run itself."""
+        """Identifier of the nested run that wrote the message, "" for the run itself."""
         return str(self.fields.get("subagentRunId") or "")
 
     def as_json(self) -> dict[str, Any]:
@@ -66,34 +66,34 @@ class ThreadMessage:
 
 
 class AguiThread:
-    """The messages of a thread, and the identifiers that were given.
+    """The messages of a thread, and the identifiers in use.
 
     Args:
-        prefix: What identifiers of messages begin with; no other run of the thread has it.
-        messages: Those that the client has already.
+        prefix: Prefix of message identifiers. Each run of the thread has its own.
+        messages: Messages that the client already has.
     """
 
     def __init__(self, prefix: str, messages: Iterable[Mapping[str, Any]] = ()) -> None:
         self.is_stale = False
-        """Whether the client has messages that are void."""
+        """True if the client has messages that are void."""
         self._prefix = prefix
         self._before = list(messages)
         self._messages: dict[str, ThreadMessage] = {}
         self._message_ids = {str(each.get("id")) for each in self._before}
         self._ordinal = 0
         self._number = 0
-        """In the identifier of the last message."""
+        """Number in the identifier of the last message."""
         self._names: dict[str, int] = {}
-        """How often each identifier of a call, or of a run within the run, was asked for."""
+        """Number of times that each identifier of a call or nested run was requested."""
         self._calls: dict[tuple[str, str], ThreadCall] = {}
         """The last call of each key."""
         self.unanswered: dict[str, ThreadCall] = {}
-        """Those that began in this run."""
+        """Calls that began in this run and have no result yet."""
         self._add_earlier_calls()
 
     @property
     def next_ordinal(self) -> int:
-        """That of the next message; they grow."""
+        """Ordinal of the next message. Ordinals only grow."""
         return self._ordinal + 1
 
     def add_message(self, **fields: Any) -> ThreadMessage:
@@ -107,7 +107,7 @@ class AguiThread:
         return message
 
     def add_call(self, message: ThreadMessage, source: str, name: str) -> ThreadCall:
-        """A new call of a message. Models give an identifier twice; clients are given another one then."""
+        """Add a call to a message. If the model reuses an identifier, the client gets a new one."""
         if source and source not in self._names:
             self._names[source] = 1
             identifier = source
@@ -120,20 +120,20 @@ class AguiThread:
         return call
 
     def find_call(self, source: str, author: str = "") -> ThreadCall | None:
-        """The last call that the model of a run knows by this identifier."""
+        """Return the last call with this identifier of the model."""
         return self._calls.get((author, source))
 
     def client_call_id(self, source: str, author: str = "") -> str:
-        """What the client knows the call by that the model of a run knows by this identifier."""
+        """Return the client's identifier for the call with this identifier of the model."""
         call = self._calls.get((author, source))
         return source if call is None else call.identifier
 
     def confirm_call(self, call: ThreadCall) -> None:
-        """Of several calls that the model gave this identifier, it is the one that results are of."""
+        """If the model used an identifier for several calls, results belong to this call."""
         self._calls[call.key] = call
 
     def answer(self, source: str, author: str = "") -> ThreadCall | None:
-        """The call that a result is of, None where it was answered before."""
+        """Return the call that a result belongs to, or None if it was answered before."""
         call = self.find_call(source, author)
         if call is None:
             call = self.add_call(ThreadMessage("", 0, {"subagentRunId": author}), source, "")
@@ -144,7 +144,7 @@ class AguiThread:
         return call
 
     def name_subagent(self, call: str) -> str:
-        """A new identifier of a run that begins within this one."""
+        """Return a new identifier for a nested run."""
         return self._make_name(f"{call}/", f"{call}/")
 
     def _make_name(self, key: str, prefix: str) -> str:
@@ -169,7 +169,7 @@ class AguiThread:
             del self._calls[call.key]
 
     def cut(self, ordinal: int) -> None:
-        """All messages from this one on are void."""
+        """Make all messages from this one on void."""
         while self._messages:
             message = next(reversed(self._messages.values()))
             if message.ordinal < ordinal:
@@ -177,13 +177,13 @@ class AguiThread:
             self.remove_message(message)
 
     def cut_earlier(self) -> None:
-        """Of the client's own messages those are void that follow the user's last one."""
+        """Make the client's own messages after the last user message void."""
         while self._before and self._before[-1].get("role") != "user":
             self._before.pop()
             self.is_stale = True
 
     def snapshot(self) -> list[Mapping[str, Any]]:
-        """All messages; what was void at the client is no more, once it has them."""
+        """Return all messages. The client then has no void messages."""
         self.is_stale = False
         return [*self._before, *[each.as_json() for each in self._messages.values()]]
 
@@ -200,5 +200,5 @@ class AguiThread:
                 source, _, number = identifier.rpartition("-")
                 before = self._calls.get((earlier.author, source))
                 if before is not None and before.is_answered and number.isdecimal():
-                    # It may have got another identifier than the model gave it, as `add_call` does.
+                    # The identifier may differ from the model's own, see `add_call`.
                     self._calls[earlier.author, source] = call

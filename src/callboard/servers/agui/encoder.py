@@ -1,17 +1,16 @@
 """The Stage from the events of a run, or the entries of a job, to the events of AG-UI 1.0.
 
-A run's events are fed as they come. A job's entries are fed with the pieces of what is said just now between them, as
-`JobHandle.events` gives them, and the job's row and its open approvals where these are known. `start` begins the run,
-`finish` ends it as the last row or `RunEnded` said.
+A run's events are fed as they come. A job's entries are fed together with the pieces of the open reply, as from
+`JobHandle.events`, and with the job's row and its open approvals if they are known. `start` begins the run. `finish`
+ends it with the state of the last row or of `RunEnded`.
 
-Laws: each start has its end, and each identifier of a message or a call is given once; the entries alone, and the
-entries with the pieces before them, leave the same conversation; constant work for each event, but for a reply that is
-void and a conversation that is rolled back: then the client gets all messages anew.
+Laws: each start has its end. Identifiers of messages and calls are unique. Entries produce the same conversation with
+or without pieces. Each event costs constant work, except a void reply or a rollback: these send all messages again.
 
-Approvals and questions as the interrupts of AG-UI 1.0, and the answers to them.
+Approvals and questions are the interrupts of AG-UI 1.0; resume entries answer them.
 
-An interrupt's identifier is that of its job, its call, and the digest of what would run: so an answer finds the job, and
-is about what was shown.
+The identifier of an interrupt contains the job, the call, and the digest of what would run. An answer therefore finds
+its job, and applies only to what was shown.
 """
 
 from __future__ import annotations
@@ -48,7 +47,7 @@ _ANSWER_SCHEMA: Final[Mapping[str, Any]] = {
 
 
 class InterruptAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """What was answered to an interrupt, as `DurableStore.answer` takes it."""
+    """The answer to an interrupt, as `DurableStore.answer` takes it."""
 
     call_id: str
     digest: str
@@ -63,12 +62,12 @@ def interrupt_id(approval: Approval, job_id: str) -> str:
 
 
 def job_of_interrupt(identifier: str) -> str:
-    """The job whose interrupt is called so; a text that is none names no job."""
+    """Return the job of an interrupt's identifier. Other texts return no existing job."""
     return identifier.partition("/")[0]
 
 
 def make_interrupt(approval: Approval, job_id: str, tool_call_id: str) -> dict[str, Any]:
-    """The interrupt of an approval or a question; `tool_call_id` is what the client knows its call by."""
+    """Make the interrupt of an approval or a question. `tool_call_id` is the client's identifier of the call."""
     interrupt: dict[str, Any] = {
         "id": interrupt_id(approval, job_id),
         "reason": "input_required" if approval.is_question else "tool_call",
@@ -81,16 +80,16 @@ def make_interrupt(approval: Approval, job_id: str, tool_call_id: str) -> dict[s
 
 
 def read_answer(approval: Approval, status: str, payload: Any, path: str) -> InterruptAnswer:
-    """The answer of a `resume` entry. Only the value true allows a call.
+    """Read the answer in a `resume` entry. Only the value true allows a call.
 
     Args:
-        approval: What the interrupt asked.
-        status: "resolved", or "cancelled" where nobody answered.
+        approval: The approval that the interrupt asked for.
+        status: "resolved", or "cancelled" if nobody answered.
         payload: The answer.
-        path: The entry, for errors.
+        path: Path of the entry, for errors.
 
     Raises:
-        CallerError: The payload is none that the interrupt asked for.
+        CallerError: The payload does not fit the interrupt.
     """
     call_id, digest = approval.call_id, approval.digest
     if status == "cancelled":
@@ -116,32 +115,32 @@ def read_answer(approval: Approval, status: str, payload: Any, path: str) -> Int
 AguiInput: TypeAlias = Item | Event | JobEvent | JobEntry | JobSummary | Approval
 
 _WHY: Final[Mapping[Why, str]] = {"stop": "completed", "length": "incomplete", "cut": "cut", "cancelled": "cancelled"}
-"""The state of a run whose events end without saying so."""
+"""State of a run whose events end without a state."""
 _JOB_FIELDS: Final = (
     *("id", "kind", "state", "reason", "waits_for", "title", "model", "error", "phase", "parent", "schedule", "rounds"),
     *("calls", "usage", "cost", "entries", "created_at", "started_at", "completed_at", "updated_at"),
 )
-"""What a client is told of a job's row."""
+"""Fields of a job's row that the client receives."""
 _JOB_STATES: Final[Mapping[str, str]] = {
     "completed": "completed",
     "cancelled": "cancelled",
     "failed": "failed",
     "interrupted": "failed",
 }
-"""What the end of a job is for a run; in the other states it goes on later."""
+"""How a job's final state ends the run. In other states the job continues later."""
 
 
 class AguiEncoder:
     """A Stage: events, steps, canisters, entries, rows of a job and approvals in, AG-UI events out.
 
     Args:
-        thread_id: The conversation, as the client calls it.
+        thread_id: The client's identifier of the conversation.
         run_id: The run.
         parent_run_id: The run that began this one.
-        job_id: The job that the run is of: identifiers of messages and interrupts begin with it, by default with the
-            run's, so it is unique in the thread.
-        messages: Those that the client has already, as it sent them.
-        canisters: How many canisters the conversation has before the first that is fed.
+        job_id: The job of the run. It is the prefix of message and interrupt identifiers; the default is the run's
+            identifier. It is unique in the thread.
+        messages: Messages that the client already has, in the form that the client sent.
+        canisters: Number of canisters of the conversation before the first one that is fed.
         client_tools: The names of the tools that the client runs itself.
     """
 
@@ -166,9 +165,9 @@ class AguiEncoder:
         self._has_ended = False
         self._round = 0
         self._reasons: dict[str, str] = {}
-        """Why calls of a run want approval, by their identifiers."""
+        """Reasons why calls of a run need approval, by call identifier."""
         self._approvals: dict[str, Approval] = {}
-        """What the run waits for, by the identifier of the call."""
+        """Approvals that the run waits for, by call identifier."""
         self._state = ""
         self._message = ""
         """Why the run failed."""
@@ -176,7 +175,7 @@ class AguiEncoder:
         self._result: Any = None
         self._usage = Usage()
         self._used: Usage | None = None
-        """What the job had used before this run."""
+        """Usage of the job before this run."""
         self._model = ""
 
     @property
@@ -184,7 +183,7 @@ class AguiEncoder:
         return self._thread.snapshot()
 
     def start(self) -> list[AguiEvent]:
-        """The event that begins the run; nothing where it has begun."""
+        """Return the event that begins the run, or nothing if the run has already begun."""
         if self._has_started:
             return []
         self._has_started = True
@@ -192,7 +191,7 @@ class AguiEncoder:
         return [make_event("RUN_STARTED", **fields)]
 
     def feed(self, item: AguiInput, /) -> list[AguiEvent]:
-        """What follows for the client; nothing behind the end of the run."""
+        """Return the resulting events, or nothing after the end of the run."""
         if self._has_ended:
             return []
         events = self.start()
@@ -208,7 +207,7 @@ class AguiEncoder:
         return events + self._feed(item)
 
     def finish(self, why: Why = "stop", /) -> list[AguiEvent]:
-        """The ends of all that goes on, and of the run."""
+        """Return the events that close everything open, and the run."""
         if self._has_ended:
             return []
         events = [*self.start(), *self._add_snapshot(self._stream.close())]
@@ -216,7 +215,7 @@ class AguiEncoder:
         return [*events, self._end(self._state or _WHY[why])]
 
     def fail(self, message: str, code: str) -> list[AguiEvent]:
-        """The ends of all that goes on, and an error of ours in the place of the run's end."""
+        """Return the events that close everything open, and an error instead of the run's end."""
         self._state, self._message, self._code = "failed", message, code
         return self.finish("cut")
 
@@ -253,7 +252,7 @@ class AguiEncoder:
             events.append(make_event("MESSAGES_SNAPSHOT", messages=self._thread.snapshot()))
         return events
 
-    # What ends the run
+    # End of the run
 
     def _take_job(self, job: JobSummary) -> list[AguiEvent]:
         used = Usage.from_counts(job.usage)
@@ -276,7 +275,7 @@ class AguiEncoder:
         return [make_event("CUSTOM", name="callboard.approval", value=value)]
 
     def _usages(self) -> list[dict[str, Any]] | None:
-        """The tokens of the run, without counts of zero: nobody may have counted them."""
+        """Return the tokens of the run, without zero counts: the tokens may not have been counted."""
         usage = self._usage
         if usage == Usage():
             return None
@@ -296,7 +295,7 @@ class AguiEncoder:
                 message = self._message or "the run failed"
                 return make_event("RUN_ERROR", message=message, code=self._code or None, usage=self._usages())
             case "cut":
-                return make_event("RUN_ERROR", message="the run was cut", code="cut", usage=self._usages())
+                return make_event("RUN_ERROR", message="the run was cut off", code="cut", usage=self._usages())
             case "incomplete" | "cancelled":
                 return self._finish_run({"type": "cancelled"})
             case _:

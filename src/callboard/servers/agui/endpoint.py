@@ -1,15 +1,15 @@
 """`POST /agui`: a run of an agent as AG-UI 1.0 over HTTP, RunAgentInput in and server-sent events out.
 
-Who may ask, from which web pages, and how much, is decided as for all of the gateway's endpoints.
+Authentication, allowed web pages and limits are the same as for the gateway's other endpoints.
 
-Laws: what is refused is refused before the run begins, with a status and the place; what fails behind that is an event;
-a client that leaves stops nothing.
+Laws: requests are refused before the run begins, with a status and a path. Later failures are events. A client that
+disconnects stops nothing.
 
-The runs of a server of AG-UI: its agents, and the worker that runs their jobs in this process.
+The service of an AG-UI server: its agents, and the worker that runs their jobs in this process.
 
-Law: a job that another process left is taken over, also one of an earlier start of this server.
+Law: a job that another process left is taken over, including jobs from before a restart of this server.
 
-Follow a job as the events of AG-UI, until it has ended or waits for a person.
+`follow_job` yields a job as AG-UI events until the job has ended or waits for a person.
 """
 
 from __future__ import annotations
@@ -50,15 +50,15 @@ from callboard.servers.gateway.spending import Spending
 from callboard.servers.listening import call_at_signals
 
 _FOR_PEOPLE: Final = frozenset({"approval", "question"})
-"""What a job waits for longer than a client stays."""
+"""Kinds of waiting that outlast a client's connection."""
 
 
 async def follow_job(
     store: DurableStore, streams: JobStreams, encoder: AguiEncoder, job: DurableJob, after: int
 ) -> AsyncGenerator[list[AguiEvent]]:
-    """The events behind entry number `after`, as they are committed, and the pieces before them; nothing now and then.
+    """Yield the events after entry number `after` as they are committed, and the pieces of the open reply before them.
 
-    `job` is the row as it was before the run, so that what is used is the run's own.
+    Empty lists show that the job is still running. `job` is the row before the run, to compute the run's own usage.
     """
     yield [*encoder.start(), *encoder.feed(job)]
     async with aclosing(follow_events(store, streams, job.id, after)) as looks:
@@ -76,12 +76,12 @@ async def follow_job(
 
 
 def is_at_rest(job: JobSummary) -> bool:
-    """Whether nothing goes on with a job before somebody answers."""
+    """True if a job does nothing until somebody answers."""
     return job.has_ended or (job.state == "waiting" and job.waits_for in _FOR_PEOPLE)
 
 
 CONCURRENCY: Final = 32
-"""Jobs that one process runs at once; nearly all of the time they wait for a model."""
+"""Maximum jobs that one process runs at once. They wait for a model nearly all of the time."""
 
 OpenAgents: TypeAlias = Callable[[], AbstractAsyncContextManager[Mapping[str, Agent[Any]]]]
 """Opens the agents, by their references."""
@@ -91,7 +91,7 @@ class OwnJobs:
     """The database of durable jobs, with a worker for the kinds that are added before it is opened."""
 
     def __init__(self, url: str = "", streams: JobStreams | None = None) -> None:
-        """Takes the database, see `Database.open`, and who is told what the jobs say just now."""
+        """Takes the database, see `Database.open`, and the streams that receive the pieces of open replies."""
         self.streams = streams or JobStreams()
         self._url = url
         self._kinds: list[JobKind] = []
@@ -120,11 +120,11 @@ class AguiService:
     """Begins and follows runs while it is entered as an asynchronous context manager.
 
     Args:
-        references: What the agents are called in jobs, the same whichever process serves them, by their names in the
-            address. The first is the one that is asked where none is named.
-        open_agents: Opens them.
+        references: Names of the agents in jobs, by their names in the URL. They are the same in all processes. The
+            first agent is the default.
+        open_agents: Opens the agents.
         jobs: Runs the jobs.
-        spending: The budgets of a gateway's keys, which hold for the runs too.
+        spending: Budgets of the gateway's keys. Runs count against them too.
     """
 
     def __init__(
@@ -157,9 +157,9 @@ class AguiService:
         await self._resources.aclose()
 
     async def begin(self, name: str, owner: str, run_input: RunInput) -> AguiRun:
-        """Begin a run of the agent of this name, or of the first one for ""; see `ThreadRuns.begin`.
+        """Begin a run of the agent with this name, or of the first agent for ""; see `ThreadRuns.begin`.
 
-        Raises an HttpError as well, where a budget is spent.
+        Also raises HttpError if a budget is used up.
         """
         reference = self._references.get(name) if name else next(iter(self._references.values()), None)
         if reference is None:
@@ -170,7 +170,7 @@ class AguiService:
         return await self._runs.begin(reference, owner, run_input)
 
     def follow(self, run: AguiRun) -> AsyncGenerator[list[AguiEvent]]:
-        """The events of a run, and nothing now and then, so that a client can be told that it goes on."""
+        """Yield the events of a run. Empty lists show that the run is still active."""
         return follow_job(self._store, self._jobs.streams, run.encoder, run.job, run.after)
 
 
@@ -180,18 +180,18 @@ PATH: Final = "/agui"
 HEARTBEAT: Final = b": the run goes on\n\n"
 _HEADERS: Final = {"cache-control": "no-cache", "x-accel-buffering": "no"}
 _LOOKS: Final = 40
-"""Looks at the store, a quarter of a second each, until a silent stream says that it goes on."""
+"""Polls of the store, a quarter of a second each, before a silent stream sends a sign of life."""
 
 
 class AguiExtension:
-    """What answers at `/agui`, for a server that enters it as an asynchronous context manager while it serves.
+    """The endpoint `/agui`. Its server enters it as an asynchronous context manager while it serves.
 
     Args:
         service: Runs the agents.
-        authenticator: Says who may ask.
-        limits: Of one request.
-        budget: The bytes of all requests that are read at once.
-        origins: Web pages whose browsers are told that they may ask, where the server itself tells none.
+        authenticator: Authenticates clients.
+        limits: Limits of one request.
+        budget: Maximum bytes of all requests that are read at once.
+        origins: Web pages that may call the endpoint, if the server itself handles no CORS.
     """
 
     def __init__(
@@ -208,7 +208,7 @@ class AguiExtension:
         self._budget = budget
         self._origins = origins
         self._closing = asyncio.Event()
-        """Set when the server is told to stop: a run may take longer than anybody wants to wait."""
+        """Set when the server stops: a run may take longer than the shutdown should."""
 
     async def __aenter__(self) -> Self:
         await self._service.__aenter__()
@@ -221,7 +221,7 @@ class AguiExtension:
         await self._service.__aexit__(kind, error, at)
 
     def routes(self) -> Sequence[BaseRoute]:
-        """Of the first agent, and of each by its name."""
+        """Routes of the first agent, and of each agent by its name."""
         endpoint: ASGIApp = self
         methods = ["POST"]
         if self._origins:
@@ -230,7 +230,7 @@ class AguiExtension:
         return [Route(path, endpoint, methods=methods) for path in (PATH, f"{PATH}/{{agent}}")]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request with the run that it asks for."""
+        """Answer a request with its run."""
         headers = Headers(scope=scope)
         try:
             token = read_token(headers)
@@ -256,12 +256,12 @@ class AguiExtension:
                 hint = f"; {error.hint}" if error.hint else ""
                 raise HttpError(code, f"{error.message}{hint}", path=error.path) from None
             except CallboardError as error:
-                log.error("the store failed: %s", error)  # noqa: TRY400  # it says all that there is
+                log.error("the store failed: %s", error)  # noqa: TRY400  # the message is complete
                 raise HttpError("store_unavailable", "the store of jobs does not answer") from None
 
 
 async def stream_frames(service: AguiService, run: AguiRun, closing: asyncio.Event) -> AsyncGenerator[bytes]:
-    """The frames of a run. What fails is its last event, since the status was sent already: so does a server that stops."""
+    """Yield the frames of a run. After the status is sent, a failure or a shutdown is the last event of the run."""
     silent = 0
     try:
         async with aclosing(service.follow(run)) as followed:
@@ -272,12 +272,12 @@ async def stream_frames(service: AguiService, run: AguiRun, closing: asyncio.Eve
                 elif silent % _LOOKS == 0:
                     yield HEARTBEAT
                 if closing.is_set():
-                    message = "the server stops; the job goes on when it is back"
+                    message = "the server is stopping; the job continues after the restart"
                     yield _frame(run.encoder.fail(message, "server_stopped"))
                     return
     except Exception:
-        log.exception("a run could not be followed; its job %s goes on", run.job.id)
-        yield _frame(run.encoder.fail("the run cannot be followed; its job goes on", "internal_error"))
+        log.exception("cannot follow a run; its job %s continues", run.job.id)
+        yield _frame(run.encoder.fail("the run cannot be followed; its job continues", "internal_error"))
 
 
 def _frame(events: list[AguiEvent]) -> bytes:

@@ -1,10 +1,10 @@
-"""The events of AG-UI 1.0 as JSON objects, their content parts, and the custom events for what the protocol has none for.
+"""The events of AG-UI 1.0 as JSON objects, their content parts, and custom events for everything else.
 
-The specification is https://docs.ag-ui.com/spec/1.0 (MIT). Chunks, which are a shorter form of other events, activities,
-and changes of the shared state are not sent. The names of custom events begin with `callboard.`.
+The specification is https://docs.ag-ui.com/spec/1.0 (MIT). We do not send chunks (a shorter form of other events),
+activities, or changes of the shared state. The names of custom events begin with `callboard.`.
 
-Laws: every event holds to the schema, without null and without a field that the schema does not declare; custom events
-contain nothing that a provider answered to a failed request.
+Laws: every event conforms to the schema, without null and without undeclared fields. Custom events never contain a
+provider's response to a failed request.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ AguiEvent: TypeAlias = dict[str, Any]
 
 
 def make_event(kind: str, author: str = "", /, **fields: Any) -> AguiEvent:
-    """The event without the fields that are None; `author` is the run within the run that the event belongs to."""
+    """Make an event without the fields that are None. `author` is the nested run that the event belongs to."""
     event = {"type": kind, **{name: value for name, value in fields.items() if value is not None}}
     return {**event, "subagentRunId": author} if author else event
 
@@ -54,7 +54,7 @@ def encode_event(event: AguiEvent) -> bytes:
 
 
 def encode_part(content: Content) -> dict[str, Any] | None:
-    """The part, None for what the protocol has no part for."""
+    """Return the part, or None if the protocol has no part for the content."""
     match content:
         case TextualContent(text=text):
             return {"type": "text", "text": text}
@@ -68,7 +68,7 @@ def encode_part(content: Content) -> dict[str, Any] | None:
 
 
 def decode_part(part: Mapping[str, Any]) -> Content | None:
-    """The content of a valid part, None if no provider here takes it: sounds, films, and handles of other providers."""
+    """Return the content of a valid part, or None for sounds, videos and file handles of other providers."""
     if part["type"] == "text":
         return TextualContent(part["text"])
     make = _MAKE.get(part["type"])
@@ -97,7 +97,7 @@ def _encode_source(content: PictureContent | FileContent) -> dict[str, Any]:
 
 
 def custom_event(item: Any, thread: AguiThread, author: str = "") -> AguiEvent | None:
-    """The custom event of an item, None for what a front-end does not need."""
+    """Return the custom event of an item, or None if a front end does not need it."""
     row = _ROWS.get(type(item))
     if row is None:
         return None
@@ -109,7 +109,7 @@ _Value: TypeAlias = dict[str, Any]
 
 
 def _encode_call(invocation: InvocationCanister, thread: AguiThread, author: str) -> _Value:
-    """The call, by the identifier that the client knows it by, and with the arguments that would run."""
+    """Encode the call with the client's identifier and the arguments that would run."""
     identifier = thread.client_call_id(invocation.identifier, author)
     return {"toolCallId": identifier, "name": invocation.name, "arguments": to_builtins(invocation.arguments)}
 

@@ -1,10 +1,10 @@
-"""The open reply of an agent as AG-UI events: its texts, thoughts and calls, from the first piece until they are confirmed.
+"""The open reply of an agent as AG-UI events: its texts, thoughts and calls, until they are confirmed.
 
-The end of a reply confirms all of it. In a job the canisters do, one after the other: pieces that differ from them are
-void, and so is a reply that is asked for again. The thread is stale then.
+The end of a reply confirms all its parts. In a job, each canister confirms its part. Pieces that differ from the
+canisters become void, and so does a reply that is retried. The thread is then stale.
 
-Laws: a part of a reply is sent once, whether by pieces, by canisters, or by both; what begins has an end; constant work
-for each piece.
+Laws: a part of a reply is sent once, whether it comes from pieces, canisters or both. Everything that begins also ends.
+Each piece costs constant work.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class ReplyStream:
 
     Args:
         thread: The messages of the whole thread.
-        author: The identifier of the run within the run, "" for the run itself.
+        author: Identifier of the nested run, "" for the run itself.
     """
 
     def __init__(self, thread: AguiThread, author: str = "") -> None:
@@ -55,23 +55,23 @@ class ReplyStream:
         self._author = author
         self._attribution = {"subagentRunId": author} if author else {}
         self._parts: deque[ReplyPart] = deque()
-        """The parts that are not confirmed, in order."""
+        """The unconfirmed parts, in order."""
         self._open: ReplyPart | None = None
-        """The text or thought that grows."""
+        """The text or thought that is growing."""
         self._calls: dict[int, ReplyPart] = {}
-        """The calls that grow, by their index in the reply."""
+        """The calls that are growing, by their index in the reply."""
         self._turn: ThreadMessage | None = None
         """The message that the next call belongs to."""
 
     @property
     def begin(self) -> int:
-        """The first message that is not confirmed, else the next one."""
+        """Return the ordinal of the first unconfirmed message, or of the next message."""
         return self._parts[0].message.ordinal if self._parts else self._thread.next_ordinal
 
     # Pieces
 
     def say(self, kind: Kind, text: str, origin: str = "", encrypted: str = "") -> AguiEvents:
-        """The next piece of a text or thought. After an `encrypted` one another thought begins."""
+        """Add the next piece of a text or thought. After an `encrypted` piece, another thought begins."""
         if not text and not encrypted:
             return []
         part = self._open
@@ -109,10 +109,10 @@ class ReplyStream:
         self._turn = None
         return events
 
-    # What becomes of the reply
+    # Confirm or revoke
 
     def confirm(self) -> list[int]:
-        """The reply belongs to the conversation: the first message of each canister that it is."""
+        """Make the reply part of the conversation. Return the first message of each of its canisters."""
         marks: list[int] = []
         follows_text = False
         for part in self._parts:
@@ -124,7 +124,7 @@ class ReplyStream:
         return marks
 
     def revoke(self) -> AguiEvents:
-        """What came of the reply is void."""
+        """Make all messages of the reply void."""
         events = self.close()
         while self._parts:
             part = self._parts.pop()
@@ -137,7 +137,7 @@ class ReplyStream:
         return events
 
     def confirm_text(self, kind: Kind, text: str, encrypted: str = "") -> AguiEvents:
-        """A text or thought of a canister, whose pieces may have been sent."""
+        """Confirm a text or thought with its canister. Its pieces may have been sent."""
         if not text and not encrypted:
             return []
         events: AguiEvents = []
@@ -155,7 +155,7 @@ class ReplyStream:
         return events
 
     def confirm_call(self, canister: InvocationCanister) -> AguiEvents:
-        """A call of a canister, whose pieces may have been sent; several calls may end in another order."""
+        """Confirm a call with its canister. Its pieces may have been sent; calls may end in a different order."""
         events: AguiEvents = []
         key = canister.identifier, canister.name
         for part in takewhile(lambda each: each.call is not None, self._parts):
@@ -195,7 +195,7 @@ class ReplyStream:
         return [make_event(each, self._author, messageId=part.message.identifier) for each in names]
 
     def _encrypt(self, message: ThreadMessage, encrypted: str) -> AguiEvents:
-        """The provider's own form of a thought, if it was not sent yet."""
+        """Send the provider's own form of a thought, unless it was sent before."""
         if encrypted == message.encrypted:
             return []
         message.encrypted = encrypted
@@ -219,7 +219,7 @@ class ReplyStream:
         return [make_event("TOOL_CALL_ARGS", self._author, toolCallId=part.call.identifier, delta=text)]
 
     def _end_call(self, part: ReplyPart, call: InvocationCanister) -> AguiEvents:
-        """The rest of the arguments, and the end; what was sent otherwise is void."""
+        """Send the rest of the arguments, and the end. Arguments that differ from the sent ones become void."""
         events: AguiEvents = []
         arguments = call.arguments
         text = "".join(part.texts)
@@ -243,7 +243,7 @@ class ReplyStream:
 
 
 def _may_become(part: ReplyPart, kind: Kind, text: str, encrypted: str) -> bool:
-    """Whether what was sent of a part is the text or thought of a canister, or its beginning."""
+    """True if the sent part is the text or thought of a canister, or its beginning."""
     known, sent = part.message.encrypted, "".join(part.texts)
     is_begun = part.is_open and not known and text.startswith(sent)
     return part.kind == kind and known in ("", encrypted) and (sent == text or is_begun)

@@ -1,7 +1,7 @@
-"""What a client of AG-UI 1.0 asks with: a conversation, its own tools, and answers to interrupts; the messages as canisters.
+"""The request of an AG-UI 1.0 client (conversation, client tools, answers to interrupts) and its messages as canisters.
 
-Unknown fields are ignored, as the specification demands. Malformed input is refused with its place. Parts that nothing
-here can send on, such as sounds, are left out: the specification forbids to fail for them.
+Unknown fields are ignored, as the specification requires. Malformed input is refused with its path. Parts that we
+cannot forward, such as sounds, are omitted: the specification forbids an error for them.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ from callboard.tools import Ensemble, Invoker
 from callboard.wires.common.contents import unseal
 
 CLIENT_ENSEMBLE: Final = "client"
-"""The ensemble of the tools that the client runs itself."""
+"""Ensemble of the tools that the client runs itself."""
 
 MAX_TOOLS: Final = 128
-"""Tools of a client."""
+"""Maximum tools of a client."""
 MAX_CONTEXT: Final = 128
-"""Pieces of context."""
+"""Maximum pieces of context."""
 MAX_ANSWERS: Final = 1000
-"""Interrupts that are answered at once."""
+"""Maximum interrupts that one request answers."""
 
 _Name: TypeAlias = Annotated[str, Meta(min_length=1, max_length=256)]
 _Metadata: TypeAlias = dict[str, Any] | None
@@ -149,7 +149,7 @@ class AguiReasoningMessage(AguiMessage, frozen=True, kw_only=True, omit_defaults
 
 
 class AguiActivityMessage(AguiMessage, frozen=True, kw_only=True, omit_defaults=True, tag="activity"):
-    """What a client shows beside the conversation; it is none of ours."""
+    """An activity that a client shows beside the conversation. We ignore it."""
 
     activity_type: str = ""
     content: dict[str, Any] = {}
@@ -198,10 +198,10 @@ class RunInput(_Shape, frozen=True, kw_only=True):
 
 
 def read_run_input(body: dict[str, Any], max_messages: int) -> RunInput:
-    """The input that a JSON object is.
+    """Convert a JSON object into the input.
 
     Raises:
-        CallerError: It is none; the path says where.
+        CallerError: The object is not valid; the path says where.
     """
     try:
         run_input = msgspec.convert(body, RunInput)
@@ -209,15 +209,15 @@ def read_run_input(body: dict[str, Any], max_messages: int) -> RunInput:
         message, _, place = str(error).partition(" - at `$")
         raise CallerError(message[:1].lower() + message[1:], path=place.strip("`").lstrip(".")) from None
     if len(run_input.messages) > max_messages:
-        raise CallerError(f"{len(run_input.messages)} messages; at most {max_messages} are taken", path="messages")
+        raise CallerError(f"{len(run_input.messages)} messages; at most {max_messages} are accepted", path="messages")
     return run_input
 
 
 def read_messages(messages: Sequence[AnyMessage]) -> list[Canister]:
-    """The conversation, without that of runs within the run, of which the agent knows what came of them.
+    """Return the conversation without nested runs: the agent knows their results.
 
     Raises:
-        CallerError: A result is of no call before it.
+        CallerError: A result does not follow its call.
     """
     canisters: list[Canister] = []
     calls: set[str] = set()
@@ -236,7 +236,7 @@ def read_messages(messages: Sequence[AnyMessage]) -> list[Canister]:
                     canisters.append(InvocationCanister(call.id, call.function.name, _read_object(raw), raw))
             case AguiToolMessage(tool_call_id=identifier):
                 if identifier not in calls:
-                    raise CallerError("no call before it is called so", path=f"messages[{place}].toolCallId")
+                    raise CallerError("no earlier call has this identifier", path=f"messages[{place}].toolCallId")
                 canisters.append(_read_result(message))
             case AguiReasoningMessage(content=text, encrypted_value=value):
                 canisters.append(AssistantCanister((ReasoningContent(text, *unseal(value or "", "")),)))
@@ -252,21 +252,21 @@ def read_context(context: Iterable[AguiContext]) -> list[Canister]:
 
 
 def message_text(message: AguiToolMessage) -> str:
-    """The text of a result; a client's picture does not reach the model."""
+    """Return the text of a result. A client's picture does not reach the model."""
     return _read_result(message).text
 
 
 def client_ensemble(tools: Iterable[AguiTool]) -> Ensemble:
-    """The tools that the client runs itself: a run waits where one of them is called.
+    """Return the tools that the client runs itself. A call of such a tool makes the run wait.
 
     Raises:
-        CallerError: A schema cannot be one of arguments, or two tools have one name.
+        CallerError: A schema is not valid for arguments, or two tools have the same name.
     """
     invokers: dict[str, Invoker] = {}
     for place, tool in enumerate(tools):
         schema = tool.parameters or {"type": "object", "properties": {}}
         if tool.name in invokers:
-            raise CallerError("another tool is called so", path=f"tools[{place}].name")
+            raise CallerError("another tool has this name", path=f"tools[{place}].name")
         try:
             invokers[tool.name] = Invoker(tool.name, _never_called, schema, description=tool.description, deferred=True)
         except CallerError as error:
@@ -275,7 +275,7 @@ def client_ensemble(tools: Iterable[AguiTool]) -> Ensemble:
 
 
 async def _never_called(_context: Any, _arguments: Any) -> None:
-    """What the client's tools do, it does itself."""
+    """Never called: the client runs its own tools."""
 
 
 def _read_result(message: AguiToolMessage) -> ResultCanister:

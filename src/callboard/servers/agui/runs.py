@@ -1,20 +1,20 @@
-"""Which job a request of a client of AG-UI is about: a new one, or one that waits for what the client brings.
+"""Finds the job of an AG-UI client's request: a new job, or one that waits for the client's answer.
 
-A job is found by the identifiers that the client sends back: those of its messages and interrupts begin with its own. A
-client that sends others begins a new job, with the conversation that it shows.
+Identifiers of messages and interrupts begin with the identifier of their job, so the client's identifiers lead to the
+job. If the client sends other identifiers, a new job begins with the conversation in the request.
 
-Laws: a job goes on only for whoever asked for it, in its own thread; it goes on with all that it waits for, or not at
-all; no call is allowed that the client does not name.
+Laws: only its owner can continue a job, and only in its own thread. A job continues only with answers to everything
+that it waits for. A call runs only if the client names it.
 
-The kind "agui": a job is one conversation's turn of an agent that a client of AG-UI asks.
+The job kind "agui": a job is one turn of a conversation between an AG-UI client and an agent.
 
-The agent is one that this server was told. What the client offers beside it, its own tools and what the model should
-know, is in the job's input, so that the job survives the client, the connection and this process.
+The agent is one that this server serves. The client's tools and context are in the job's input, so that the job
+survives the client, the connection and this process.
 
-The budgets of a gateway, for the jobs that its clients began: that of the key, and that of the day.
+Jobs of a gateway's clients count against two budgets: the budget of the key and the daily budget.
 
-They are compared before a segment and before each round, and what a reply cost is added when it has ended. So a run that
-finds them spent fails, as a request is refused, after the reply that spent them.
+Budgets are checked before a segment and before each round. The cost of a reply is added when the reply has ended. A run
+therefore fails after the reply that used up a budget, and new requests are refused.
 """
 
 from __future__ import annotations
@@ -55,23 +55,23 @@ from callboard.servers.gateway.spending import Spending
 
 
 class KeyBudget:
-    """What is left to one key."""
+    """Remaining budget of one key."""
 
     setting = "budget_per_day, key_budgets"
 
     def __init__(self, spending: Spending, owner: str) -> None:
         self.refusal = ""
-        """Why nothing may be asked for, as of the last look."""
+        """Why requests are refused, as of the last check."""
         self._spending = spending
         self._owner = owner
 
     @property
     def is_spent(self) -> bool:
-        """Whether nothing is left, or the store does not tell."""
+        """True if the budget is used up, or if the store does not answer."""
         return bool(self.refusal)
 
     async def add(self, dollars: float) -> None:
-        """Add what a reply cost, and look what is left."""
+        """Add the cost of a reply, and check the remaining budget."""
         self._spending.charge(self._owner, dollars)
         await self.look()
 
@@ -86,14 +86,14 @@ class KeyBudget:
 
 KIND: Final = "agui"
 _OPTIONS: Final = "agui"
-"""Where the input of a job, and the auxdata of its tools, have what is the client's."""
+"""Key of the client's data in the input of a job and in the auxdata of its tools."""
 
 
 class AguiOptions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What the input of a job says of its client."""
+    """Facts about the client in the input of a job."""
 
     owner: str
-    """Who asked: nobody else may go on with it."""
+    """Owner of the job. Nobody else can continue it."""
     thread_id: str
     tools: list[AguiTool] = []
 
@@ -103,25 +103,25 @@ class AguiOptions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
 
 def agui_queue(agent: str) -> str:
-    """The queue of the jobs of an agent; it is served by servers of AG-UI alone."""
+    """Return the queue of an agent's jobs. Only AG-UI servers serve it."""
     return f"{QUEUE}-agui:{agent}"
 
 
 def thread_partition(owner: str, thread_id: str) -> str:
-    """Of the jobs of a thread one runs at a time."""
+    """Return the partition of a thread. The jobs of a thread run one at a time."""
     return f"agui-{hashlib.sha256(msgspec.json.encode([owner, thread_id])).hexdigest()}"
 
 
 def read_options(job: DurableJob) -> AguiOptions:
-    """What the input of a job says of its client."""
+    """Read the facts about the client from the input of a job."""
     return msgspec.convert(job.input.get(_OPTIONS, {}), AguiOptions)
 
 
 def split_conversation(run_input: RunInput) -> tuple[list[Canister], UserCanister]:
-    """What was said before, and what is asked now, which is nothing where the client's last word is a result.
+    """Split the conversation into the history and the prompt. If the last message is a result, the prompt is empty.
 
     Raises:
-        CallerError: As `read_messages`.
+        CallerError: See `read_messages`.
     """
     messages: Sequence[Any] = run_input.messages
     prompt = UserCanister(())
@@ -132,7 +132,7 @@ def split_conversation(run_input: RunInput) -> tuple[list[Canister], UserCaniste
 
 
 def job_input(agent: str, owner: str, run_input: RunInput, prompt: UserCanister, history_length: int) -> dict[str, Any]:
-    """The input of a job. Raises CallerError where what the client sent is no JSON."""
+    """Make the input of a job. Raises CallerError if the client's data is not valid JSON."""
     shared = {"threadId": run_input.thread_id, "state": run_input.state, "forwardedProps": run_input.forwarded_props}
     fields = AgentInput(agent=agent, prompt=prompt, history_length=history_length, auxdata={_OPTIONS: shared})
     options = AguiOptions(owner=owner, thread_id=run_input.thread_id, tools=run_input.tools or [])
@@ -140,7 +140,7 @@ def job_input(agent: str, owner: str, run_input: RunInput, prompt: UserCanister,
 
 
 class AguiKind(JobKind):
-    """Runs jobs of the agents that it is given, by what the server calls them; `spending` bounds what they cost."""
+    """Runs jobs of the given agents, by the names that the server uses. `spending` limits the costs."""
 
     name = KIND
 
@@ -149,12 +149,12 @@ class AguiKind(JobKind):
         self._spending = spending
 
     def find_obstacle(self, job: DurableJob) -> str:
-        """That its agent is none of those that are served here."""
+        """Return an obstacle if this server does not serve the job's agent."""
         agent = job.input.get("agent", "")
-        return "" if agent in self._agents else f"the server that took it does not serve {agent!r} as --agui"
+        return "" if agent in self._agents else f"the server that claimed it does not serve {agent!r} with --agui"
 
     async def run(self, segment: JobSegment) -> Outcome:
-        """Go on with the run until it ends, waits, or gives way to the next segment."""
+        """Continue the run until it ends, waits, or yields to the next segment."""
         name = segment.job.input["agent"]
         agent = self._agents[name]
         options = read_options(segment.job)
@@ -187,7 +187,7 @@ class ThreadRuns:
 
     Args:
         store: The jobs.
-        agents: Those that may be asked, by what the server calls them.
+        agents: The available agents, by the names that the server uses.
     """
 
     def __init__(self, store: DurableStore, agents: Mapping[str, Agent[Any]]) -> None:
@@ -195,16 +195,16 @@ class ThreadRuns:
         self._agents = agents
 
     async def begin(self, agent: str, owner: str, run_input: RunInput) -> AguiRun:
-        """Begin the run that is asked for, or go on with the one that waits.
+        """Begin a new run, or continue the run that waits.
 
         Args:
-            agent: What the server calls the agent.
-            owner: Who asks.
-            run_input: What is asked.
+            agent: The server's name of the agent.
+            owner: Owner of the request.
+            run_input: Input of the run.
 
         Raises:
-            CallerError: It cannot be done; the path says which part of the input is why.
-            DatabaseUnavailable: It could not be queued.
+            CallerError: The request is not valid; the path names the part of the input.
+            DatabaseUnavailable: The job could not be queued.
         """
         if run_input.resume:
             job = await self._find_interrupted(owner, run_input)
@@ -219,9 +219,9 @@ class ThreadRuns:
             raise CallerError(f"{_UNANSWERED}: {names}", path="resume", hint="answer each interrupt of the last run")
         if isinstance(run_input.messages[-1], AguiToolMessage):
             return await self._go_on(waiting, owner, run_input)
-        # The user said something else meanwhile: the conversation goes on from what the client shows of it.
+        # The user sent another message: the conversation continues from the client's version of it.
         run = await self._submit(agent, owner, run_input)
-        await self._store.request_cancel(waiting.id, "the conversation went on without it")
+        await self._store.request_cancel(waiting.id, "the conversation continued without it")
         return run
 
     async def _submit(self, agent: str, owner: str, run_input: RunInput) -> AguiRun:
@@ -230,7 +230,7 @@ class ThreadRuns:
             raise CallerError("there is nothing to ask", path="messages", hint="send a message of the user")
         served = self._agents[agent]
         if served.instructions:
-            # The agent's own instructions stand here, so those of a client do not take their place.
+            # The agent's own instructions go here. Instructions of a client do not replace them.
             history.insert(0, SupervisorCanister(by_agent=True))
         tools = run_input.tools or []
         known = served.registry
@@ -247,12 +247,12 @@ class ThreadRuns:
             queue=agui_queue(agent),
             partition=thread_partition(owner, run_input.thread_id),
         )
-        # The client has its own prompt, which the run writes as its first entry.
+        # The client has its own prompt. The run writes it as its first entry.
         after = len(history) + bool(prompt.content)
         return AguiRun(job, after, _encoder(job, run_input, after))
 
     async def _go_on(self, job: DurableJob, owner: str, run_input: RunInput) -> AguiRun:
-        """Answer all that a job waits for."""
+        """Answer everything that a job waits for."""
         options = read_options(job)
         answers = _read_answers(job, options, await self._open_approvals(job), run_input)
         conversation = read_conversation([each.item for each in await self._store.read_entries(job.id)])
@@ -280,7 +280,7 @@ class ThreadRuns:
         raise CallerError(f"{what} asked for these answers", path="resume", hint="answer the last run")
 
     async def _find_waiting(self, owner: str, run_input: RunInput) -> DurableJob | None:
-        """The job that the last words of the model are of, if it waits."""
+        """Return the job of the model's last message, if the job waits."""
         for message in reversed(run_input.messages):
             if isinstance(message, AguiAssistantMessage):
                 job = await self._find(message.id.rpartition("-")[0], owner, run_input.thread_id)
@@ -288,7 +288,7 @@ class ThreadRuns:
         return None
 
     async def _find(self, name: str, owner: str, thread_id: str) -> DurableJob | None:
-        """The job of this very name, if it is the caller's."""
+        """Return the job with this name, if the caller owns it."""
         if not name:
             return None
         with suppress(CallerError):
@@ -315,14 +315,14 @@ def _encoder(job: DurableJob, run_input: RunInput, canisters: int) -> AguiEncode
 
 
 def _is_clients(approval: Approval, options: AguiOptions) -> bool:
-    """Whether it is a call that the client runs itself."""
+    """True if the client itself runs the call."""
     return approval.is_question and approval.name in options.tool_names
 
 
 def _read_answers(
     job: DurableJob, options: AguiOptions, approvals: Sequence[Approval], run_input: RunInput
 ) -> list[InterruptAnswer]:
-    """An answer for each of the approvals. Raises CallerError for one that has none."""
+    """Return an answer for each approval. Raises CallerError if an approval has no answer."""
     entries = {each.interrupt_id: (place, each) for place, each in enumerate(run_input.resume or ())}
     if len(entries) < len(run_input.resume or ()):
         raise CallerError("an interrupt is answered twice", path="resume")
@@ -342,9 +342,9 @@ def _read_answers(
             raise CallerError(f"{_UNANSWERED}: {interrupt_id(approval, job.id)}", path="resume")
         answers.append(read_answer(approval, entry.status, entry.payload, f"resume[{place}]"))
     if entries and len(entries) == len(run_input.resume or ()):
-        raise CallerError("nothing that the run waits for is called so", path="resume[0].interruptId")
+        raise CallerError("the run waits for nothing with this identifier", path="resume[0].interruptId")
     if entries:
-        log.warning("%d answers of a run are to nothing that it asked", len(entries))
+        log.warning("%d answers of a run match no question", len(entries))
     return answers
 
 
@@ -361,7 +361,7 @@ def _last_calls(messages: Sequence[AnyMessage]) -> list[AguiToolCall]:
 
 
 def _client_call_id(approval: Approval, calls: Sequence[AguiToolCall]) -> str:
-    """What the client knows a call by: another identifier where the model's own was that of an earlier call."""
+    """Return the client's identifier of a call. It differs if the model reused the identifier of an earlier call."""
     names = [each.id for each in calls if each.function.name == approval.name]
     if approval.call_id in names:
         return approval.call_id

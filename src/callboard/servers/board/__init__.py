@@ -1,1 +1,1 @@
-"""The board: a web page to see what runs, to approve it, and to compare. `app` makes it; nothing here is imported before."""
+"""The board: a web page to watch jobs, approve calls and compare replies. Import `app` to build it."""

@@ -1,14 +1,13 @@
-"""The board as routes: for its own server, and for the gateway's.
+"""The routes of the board, for its own server and for the gateway's.
 
-`Board` is made out of what there is to show; a page whose part is missing is not there. It is entered as an asynchronous
-context manager for as long as it serves.
+A `Board` is built from its parts. A part that is missing has no page. Enter the board as an asynchronous context
+manager while it serves.
 
-Law: a route that changes something takes POST alone, and only with the token of the session's own forms.
+Law: a route that changes something accepts only POST, and only with the token of the session's own forms.
 
-The pages of the board, in the order of its navigation: a row for each.
-
-A new page is a row here, a module with a function `routes`, and a field of `BoardParts` that says whether it has something
-to show. A page's module is imported only where its part is there: that of the jobs needs the extra `jobs`.
+The table of pages is in the order of the navigation. To add a page, add a row, a module with a function `routes`, and a
+field of `BoardParts` that says if the page has something to show. Modules are imported only if their part is present:
+the jobs page needs the extra `jobs`.
 """
 
 from __future__ import annotations
@@ -48,7 +47,7 @@ if TYPE_CHECKING:
 
 
 class BoardPage(NamedTuple):
-    """A page in the navigation: its title, its path below the board's own, its module, and the part that it shows."""
+    """A page in the navigation: its title, its path below the board's own, its module, and its part."""
 
     title: str
     path: str
@@ -68,41 +67,41 @@ PAGES: Final[Sequence[BoardPage]] = (
 
 
 PREFIX: Final = "/board"
-"""Where the board is, on its own server as well as on the gateway's, so that a deep link is the same on both."""
+"""Path of the board on its own server and on the gateway's, so that deep links are the same on both."""
 
 ActionHandler: TypeAlias = Callable[[Request, Form], Awaitable[Response]]
 
 
 @dataclass(frozen=True, kw_only=True)
 class BoardParts:
-    """What a board shows. A part that is None has no page."""
+    """Contents of a board. A part that is None has no page."""
 
     jobs: Callable[[], AbstractAsyncContextManager[JobClient]] | None = None
     """Opens the database of durable jobs."""
     start_worker: Callable[[JobClient, DurableJob], None] = lambda client, job: None
-    """Starts a worker for a job that goes on, where none would run it; it is called in a thread."""
+    """Starts a worker for a job that continues if no other process would run it. Called in a thread."""
     traffic: Traffic | None = None
     """The requests of a gateway."""
     tools: ToolsPart | None = None
     """Ensembles and MCP servers."""
     keep_test: Callable[[KeptReply], KeptTest] | None = None
-    """Makes a test of a reply; it is called in a thread."""
+    """Makes a test from a reply. Called in a thread."""
 
 
 class Board:
-    """The board of these parts.
+    """A board with the given parts.
 
     Args:
-        parts: What it shows.
-        login: Who may look.
-        hosts: The names under which it is reached, besides those of this machine.
+        parts: Contents of the board.
+        login: Decides who may log in.
+        hosts: Host names of the board, in addition to those of this machine.
     """
 
     def __init__(self, parts: BoardParts, login: Login, hosts: Collection[str] = ()) -> None:
         self.parts = parts
         self.login = login
         self.closing = asyncio.Event()
-        """Set when the server is told to stop, so that streams end before it waits for them."""
+        """Set when the server stops, so that streams end before the server waits for them."""
         self._hosts = LOOPBACK_NAMES.union(hosts)
         self._resources = AsyncExitStack()
         self._opening = asyncio.Lock()
@@ -121,21 +120,21 @@ class Board:
         await self._resources.aclose()
 
     async def open(self) -> None:
-        """Open the database of jobs, unless it is open. Until somebody looks, a gateway's board costs nothing."""
+        """Open the database of jobs, unless it is open. A gateway's board costs nothing until its first visitor."""
         async with self._opening:
             if self._jobs is None and self.parts.jobs is not None:
                 self._jobs = await self._resources.enter_async_context(self.parts.jobs())
 
     @property
     def jobs(self) -> JobClient:
-        """The durable jobs. Raises CallerError where the board is not open, or shows none."""
+        """The durable jobs. Raises CallerError if the board is not open or shows no jobs."""
         if self._jobs is None:
             raise CallerError("this board shows no jobs", path="jobs")
         return self._jobs
 
     @cached_property
     def pages(self) -> list[BoardPage]:
-        """Those whose part is there, in the order of the navigation."""
+        """Pages whose part is present, in the order of the navigation."""
         return [page for page in PAGES if getattr(self.parts, page.part) is not None]
 
     def routes(self) -> list[BaseRoute]:
@@ -172,22 +171,22 @@ class Board:
         }
 
     def action(self, handler: ActionHandler) -> Callable[[Request], Awaitable[Response]]:
-        """An endpoint for POST, which is called with the fields of a form of this session."""
+        """Return an endpoint for POST that calls the handler with the fields of a form of this session."""
 
         async def act(request: Request) -> Response:
             form = await read_form(request)
             if not self.login.is_form_token(request.state.session, form.get("token", "")):
-                raise HTTPException(403, "the form is not of this session; load the page anew and send it again")
+                raise HTTPException(403, "the form belongs to another session; reload the page and send it again")
             return await handler(request, form)
 
         return act
 
     def redirect(self, request: Request, path: str) -> Response:
-        """Lead the browser to another page of the board, which it asks for by GET."""
+        """Redirect the browser to another page of the board, which it requests with GET."""
         return RedirectResponse(f"{request.scope.get('root_path', '')}{path}", 303)
 
     async def start_worker(self, job: DurableJob) -> None:
-        """Let a job that goes on find a worker."""
+        """Find a worker for a job that continues."""
         if job.state == "pending":
             await asyncio.to_thread(self.parts.start_worker, self.jobs, job)
 
@@ -204,7 +203,7 @@ class Board:
         return self.render(request, "error.html", status=status, message=message, hint=hint, where=path)
 
     async def _show_missing(self, request: Request, error: Exception) -> Response:
-        status, message = 404, "there is no such page"
+        status, message = 404, "page not found"
         if isinstance(error, HTTPException):
             status = error.status_code
             message = message if status == 404 and error.detail == "Not Found" else error.detail
@@ -212,14 +211,14 @@ class Board:
 
 
 class _Opener:
-    """Opens the board before a page is made, for whoever is logged in."""
+    """Opens the board before a page is rendered, for logged-in users."""
 
     def __init__(self, app: ASGIApp, board: Board) -> None:
         self._app = app
         self._board = board
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope.get("state", {}).get("session"):  # whatever else a client sends to the login's address has none
+        if scope.get("state", {}).get("session"):  # other requests to the login page have no session
             await self._board.open()
         await self._app(scope, receive, send)
 
@@ -227,7 +226,7 @@ class _Opener:
 def board_application(
     board: Board, extension: Extension | None = None, more_routes: Collection[BaseRoute] = ()
 ) -> Starlette:
-    """The application of the board's own server, with the routes of an extension and others."""
+    """Build the application of the board's own server, with the routes of extensions."""
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncGenerator[None]:

@@ -1,9 +1,9 @@
-"""Streams of server-sent events to a page: what is new, as HTML that the server has rendered.
+"""Streams of server-sent events to a page: updates as HTML that the server has rendered.
 
-A message names the parts of the page and their content. Where a message has an id, a browser that lost its connection
-sends the last one it saw when it comes back, so that it gets what is behind it and nothing twice.
+A message names the parts of the page and their content. If messages have ids, a browser that reconnects sends the last
+id that it saw, and receives only later messages.
 
-What a browser sends: forms, numbers and short values, each read with a bound.
+Input from a browser: forms, numbers and short values, each read with a size limit.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ if TYPE_CHECKING:
     from callboard.servers.board.app import Board
 
 MAX_FORM: Final = 1024 * 1024
-"""Bytes of a form."""
+"""Maximum bytes of a form."""
 MAX_FIELDS: Final = 100
 _MAX_VALUE: Final = 500
-"""Characters of a value."""
+"""Maximum characters of a value."""
 _MAX_DIGITS: Final = 9
 
 Form: TypeAlias = Mapping[str, str]
 
 
 async def read_form(request: Request) -> Form:
-    """The fields of a form. Raises HTTPException for one that is too large, or none."""
+    """Return the fields of a form. Raises HTTPException if it is too large or not a form."""
     body = bytearray()
     async for chunk in request.stream():
         body += chunk
@@ -44,33 +44,33 @@ async def read_form(request: Request) -> Form:
     try:
         return dict(parse_qsl(body.decode(), keep_blank_values=True, max_num_fields=MAX_FIELDS))
     except ValueError:
-        raise HTTPException(400, "this is no form of the board") from None
+        raise HTTPException(400, "the request is not a form of the board") from None
 
 
 def read_number(text: str) -> int | None:
-    """A number from 0 on; None for anything else."""
+    """Return a number of at least 0, or None for any other text."""
     return int(text) if text.isascii() and text.isdigit() and len(text) <= _MAX_DIGITS else None
 
 
 def read_value(text: str | None) -> str:
-    """A value, cut; "" where there is none."""
+    """Return a value, cut to its maximum length; "" if it is missing."""
     return (text or "")[:_MAX_VALUE]
 
 
 POLL_SECONDS: Final = 0.1
-"""Between two looks at a database while somebody watches."""
+"""Seconds between polls of a database while a browser watches."""
 BEAT_SECONDS: Final = 15.0
-"""Of silence, after which a comment shows that the stream is alive."""
+"""Seconds of silence after which a comment shows that the stream is alive."""
 RETRY: Final = b"retry: 1000\n\n"
-"""Milliseconds after which a browser comes back."""
+"""Delay before a browser reconnects, in milliseconds."""
 
-_encode_json: Final = msgspec.json.Encoder(enc_hook=str).encode  # markup is a text of another class
+_encode_json: Final = msgspec.json.Encoder(enc_hook=str).encode  # markup is a subclass of str
 
 
 class PageUpdate(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     event: str
-    """parts: elements to bring up to date by their ids; entries: what comes at the end of the log; pieces: what is said
-    just now; reload: the page is of another time."""
+    """parts: elements to replace, by id; entries: new entries for the end of the log; pieces: text of the open reply;
+    reload: the page is outdated."""
     data: Any = None
     id: str = ""
 
@@ -80,19 +80,19 @@ class PageUpdate(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def send_updates(board: Board, request: Request, updates: AsyncGenerator[PageUpdate]) -> StreamingResponse:
-    """The answer that streams updates until the browser or its session ends, they end, or the server is told to stop."""
+    """Stream updates until the browser leaves, the session ends, the updates end, or the server stops."""
     cookie = request.cookies.get(board.login.cookie, "")
     headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
     return StreamingResponse(_encode(board, cookie, updates), media_type="text/event-stream", headers=headers)
 
 
 def last_event_id(request: Request) -> str:
-    """The id of the last message that this browser saw; "" for none."""
+    """The id of the last message that this browser saw, "" if there is none."""
     return read_value(request.headers.get("last-event-id"))
 
 
 async def wait(board: Board, seconds: float) -> bool:
-    """Wait until it is time to look again; whether the server goes on."""
+    """Wait for the next poll. Return False if the server stops."""
     with suppress(TimeoutError):
         await asyncio.wait_for(board.closing.wait(), seconds)
     return not board.closing.is_set()
@@ -113,7 +113,7 @@ async def _encode(board: Board, cookie: str, updates: AsyncGenerator[PageUpdate]
                     continue
                 try:
                     update = following.result()
-                except CallboardError:  # the job was deleted, or the database is away: the browser comes back
+                except CallboardError:  # the job was deleted, or the database is unavailable: the browser reconnects
                     return
                 if update is None:
                     return

@@ -1,14 +1,14 @@
 """The entries of a job as HTML.
 
-`EntryView` is a Stage: entries in, one article for each that says something out, the same whether it is part of a page or
-of what a page is sent later. `PieceView` shows the open reply; the reply's entries replace it.
+`EntryView` is a Stage that turns each entry with visible content into one article. The article is the same in a page
+and in a later update. `PieceView` shows the open reply until the reply's entries replace it.
 
-Laws: what was written by a model, a tool or a user is escaped text within its article, and nothing else; an article's
-size is bounded, and says where the rest is.
+Laws: text from a model, a tool or a user is always escaped within its article. The size of an article is bounded, and
+the article says where the rest is.
 
-Texts as lines of a unified diff, for the eye: what was added, what was taken away, and where.
+A text that is a unified diff is shown as lines with their kind: added, removed or unchanged.
 
-Law: nothing of a text is lost: the lines that are returned, joined, are the text without its last line end.
+Law: no text is lost. The returned lines, joined, are the text without its last line end.
 """
 
 from __future__ import annotations
@@ -67,30 +67,30 @@ _KINDS: Final = (
 
 
 class DiffLine(NamedTuple):
-    """A line without its end, and what it is: file, hunk, added, removed, or "" for what stays."""
+    """A line without its end, and its kind: file, hunk, added, removed, or "" for an unchanged line."""
 
     kind: str
     text: str
 
 
 def is_diff(text: str) -> bool:
-    """Whether a text is, or holds, a unified diff or a patch in the form that models are taught."""
+    """True if a text contains a unified diff or a patch in the form that models are taught."""
     return bool(_BEGIN.search(text[:20_000]) and ("*** Begin Patch" in text[:20_000] or _HUNK.search(text[:40_000])))
 
 
 def split_diff(text: str) -> Sequence[DiffLine]:
-    """The lines of a diff. Only LF ends a line."""
+    """Split a diff into lines. Only LF ends a line."""
     lines = text.removesuffix("\n").split("\n")
     return [DiffLine(next((kind for begin, kind in _KINDS if line.startswith(begin)), ""), line) for line in lines]
 
 
 MAX_SHOWN: Final = 16_000
-"""Characters of a text, or of the arguments of a call, that an article shows."""
+"""Maximum characters of a text, or of the arguments of a call, in an article."""
 MAX_BLOCKS: Final = 100
-"""Parts of an article."""
+"""Maximum parts of an article."""
 _MAX_TITLE: Final = 200
 _ARGUMENT: Final = 20
-"""What an argument takes of MAX_SHOWN besides its characters."""
+"""Characters of MAX_SHOWN that each argument uses in addition to its text."""
 
 
 class EntryBlock:
@@ -104,28 +104,28 @@ class EntryBlock:
 
     @property
     def text(self) -> str:
-        """As far as it is shown."""
+        """The part of the text that is shown."""
         return strip_controls(self._whole[:MAX_SHOWN])
 
     @property
     def hidden(self) -> int:
-        """Characters that are not shown."""
+        """Number of characters that are not shown."""
         return max(0, len(self._whole) - MAX_SHOWN)
 
     @property
     def diff(self) -> Sequence[DiffLine]:
-        """The lines, where the text is a diff."""
+        """The lines if the text is a diff, otherwise nothing."""
         text = self.text
         return split_diff(text) if self.kind == "result" and is_diff(text) else ()
 
     @property
     def arguments(self) -> Sequence[ShownArgument]:
-        """Those of a call; nothing where they are no JSON object."""
+        """The arguments of a call, or nothing if they are not a JSON object."""
         return show_arguments(read_object(self._whole), MAX_SHOWN) if self.kind == "call" else ()
 
 
 class ShownArgument(msgspec.Struct, frozen=True):
-    """An argument of a call: its name, its value as text, and the value's lines where it is a diff."""
+    """An argument of a call: its name, its value as text, and the lines of the value if it is a diff."""
 
     name: str
     text: str
@@ -133,15 +133,15 @@ class ShownArgument(msgspec.Struct, frozen=True):
 
 
 def show_arguments(arguments: Mapping[str, Any] | None, room: int | None = None) -> Sequence[ShownArgument]:
-    """The arguments as a page shows them: texts as they are, anything else as JSON, with all that is invisible spelled out.
+    """Return the arguments for a page: texts unchanged, other values as JSON, invisible characters escaped.
 
-    No more than `room` characters are shown; None shows all, for a person to decide on.
+    At most `room` characters are shown. None shows all of them, so that a person can decide.
     """
     shown = []
     for name, value in (arguments or {}).items():
         if room is not None and room <= 0:
             break
-        # What is spelled out is longer than it was, so this beginning is always enough.
+        # Escaping only makes a text longer, so this many characters are always enough.
         label, text = make_visible(name[:room])[:room], make_visible(_argument_text(value)[:room])[:room]
         if room is not None:
             room -= len(label) + len(text) + _ARGUMENT
@@ -160,7 +160,7 @@ def _argument_lines(name: str, text: str) -> Sequence[DiffLine]:
 
 
 def read_object(text: str) -> dict[str, Any] | None:
-    """The JSON object that a text is, None where it is none."""
+    """Return the JSON object in a text, or None if the text is not a JSON object."""
     try:
         value = msgspec.json.decode(text or "{}")
     except (msgspec.DecodeError, RecursionError):
@@ -169,7 +169,7 @@ def read_object(text: str) -> dict[str, Any] | None:
 
 
 class EntryView:
-    """A Stage from the entries of a job to articles. It is fed from the first entry of a round on.
+    """A Stage from the entries of a job to articles. Feed it from the first entry of a round.
 
     Args:
         place: The path of the job's page.
@@ -178,17 +178,17 @@ class EntryView:
     def __init__(self, place: str) -> None:
         self._place = place
         self._names: dict[str, str] = {}
-        """The names of the calls without a result."""
+        """Names of the calls without a result, by call."""
         self._prompt = ""
-        """The prompt that no canister has repeated."""
+        """The prompt that no canister has repeated yet."""
         self._round = 0
 
     def feed(self, entry: JobEntry, /) -> list[Markup]:
-        """The article of an entry; nothing for one that says nothing to a person."""
+        """Return the article of an entry, or nothing if the entry has no visible content."""
         blocks = [EntryBlock("step", f"Round {entry.round}")] if entry.round > self._round else []
         self._round = max(self._round, entry.round)
         blocks += self._describe(entry.item)
-        # A thought that the provider keeps to itself has no text, and neither has the place of an agent's instructions.
+        # Encrypted thoughts have no text, and neither does the placeholder of an agent's instructions.
         blocks = [each for each in blocks if each.text or each.kind not in ("reasoning", "system", "assistant")]
         if not blocks:
             return []
@@ -231,18 +231,18 @@ class EntryView:
 
 
 class PieceView:
-    """The open reply: pieces in, operations on the page out. After each entry another view begins."""
+    """Turns the pieces of the open reply into operations on the page. Each entry begins a new view."""
 
     def __init__(self, name: str) -> None:
         self._name = name
-        """Begins the ids of the page's elements."""
+        """Prefix of the ids of the page's elements."""
         self._count = 0
         self._kind: type | None = None
-        """That of the text that grows."""
+        """Kind of the text that grows."""
         self._runs: dict[str, PieceView] = {}
 
     def feed(self, event: Event, /) -> list[dict[str, str]]:
-        """Operations: `title` begins an element `id`, `text` is appended to it."""
+        """Return operations: `title` creates the element `id`, `text` is appended to it."""
         match event:
             case TextPiece(text=text) | RefusalPiece(text=text) | ReasoningPiece(text=text) if text:
                 begun = []
@@ -274,7 +274,7 @@ def _describe_content(content: Any) -> EntryBlock:
 
 
 def _content_text(content: Any) -> str:
-    """The text of a content; of anything else what it is."""
+    """Return the text of a content, or a description of any other content."""
     match content:
         case TextualContent(text=text):
             return text
@@ -292,7 +292,7 @@ def _join_words(*words: Any) -> str:
 
 _TITLES: Final = {"assistant": "Model", "user": "User", "system": "Instructions"}
 _SIDES: Final = {"old": "removed", "old_string": "removed", "new": "added", "new_string": "added"}
-"""How the arguments of edits are seen."""
+"""How the arguments of edits are shown."""
 _NOTES: Final[Mapping[type, tuple[str, Callable[[Any], str]]]] = {
     Note: ("Note", lambda event: _join_words(event.kind, event.text)),
     Notice: ("Callboard", lambda step: step.text),

@@ -1,9 +1,9 @@
-"""The page of one job: what it did up to now, and what it does from now on.
+"""The page of one job: its past entries, and new ones as they happen.
 
-The page is rendered with the entries up to some number, and its stream begins behind that number. An event of the stream
-is called `EPOCH-NUMBER`: the number is the entry's, and the epoch says of which job and of which form of the page it is.
+The page is rendered with the entries up to a number, and its stream starts after that number. Stream events have the id
+`EPOCH-NUMBER`: the number of the entry, and an epoch that identifies the job and the format of the page.
 
-Law: each entry is shown once, whatever connection breaks and whichever server is started anew in between.
+Law: each entry is shown once, even if connections break and servers restart.
 """
 
 from __future__ import annotations
@@ -43,15 +43,15 @@ if TYPE_CHECKING:
     from callboard.servers.board.app import Board
 
 WINDOW: Final = 200
-"""Entries of one page."""
+"""Maximum entries of one page."""
 AT_ONCE: Final = 500
-"""Entries that one message carries at most."""
+"""Maximum entries of one message."""
 IDLE_SECONDS: Final = 1.0
-"""Between two looks at a job that has ended; it may be resumed."""
+"""Seconds between polls of a job that has ended. It may be resumed."""
 
 
 class EntryWindow(NamedTuple):
-    """The entries that one page shows: those behind `after`, up to `last`. `is_last` says whether the log ends there."""
+    """The entries of one page: those after `after`, up to `last`. `is_last` is True if the log ends there."""
 
     after: int
     last: int
@@ -94,7 +94,7 @@ def routes(board: Board) -> Sequence[BaseRoute]:
         number = read_number(request.path_params["number"]) or 0
         entries = await board.jobs.store.read_entries(request.path_params["job"], number - 1, 1)
         if not entries or entries[0].number != number:
-            raise HTTPException(404, "the job has no such entry")
+            raise HTTPException(404, "entry not found")
         return PlainTextResponse(entries[0].line)
 
     async def stream(request: Request) -> Response:
@@ -115,12 +115,12 @@ def routes(board: Board) -> Sequence[BaseRoute]:
 
 
 def find_epoch(job: JobSummary) -> str:
-    """What the numbers of entries are counted in: this very job, and the form in which this release shows it."""
+    """Return what entry numbers refer to: the job, and the format of this release."""
     return sha256(f"{job.id} {job.created_at.isoformat()} {__version__}".encode()).hexdigest()[:12]
 
 
 def choose_window(entries: int, begin: int, before: int) -> EntryWindow:
-    """The entries to show: from number `begin` on, or those before a number, or the last ones."""
+    """Choose the entries to show: those from number `begin`, those before a number, or the last ones."""
     if begin:
         after = min(begin, max(1, entries)) - 1
         last = min(entries, after + WINDOW)
@@ -143,7 +143,7 @@ async def _read_articles(
 
 
 def _begin_of_round(rounds: Sequence[JobRound], after: int) -> int:
-    """Behind which entry a view has to begin to know what those behind `after` refer to."""
+    """Return the entry after which a view must start to resolve references from the entries after `after`."""
     return max([each.first for each in rounds if each.first <= after + 1], default=1) - 1
 
 
@@ -154,7 +154,7 @@ async def tell_to_reload() -> AsyncGenerator[PageUpdate]:
 async def _follow(
     board: Board, common: Mapping[str, Any], job: JobSummary, after: int, *, is_answered: bool
 ) -> AsyncGenerator[PageUpdate]:
-    """What is new of a job behind entry `after`, for as long as somebody watches."""
+    """Yield updates of a job after entry `after`, while the browser watches."""
     asks = is_answered or not job.has_ended
     store, epoch = board.jobs.store, find_epoch(job)
     view = EntryView(f"{common['base']}/jobs/{job.id}")
@@ -170,10 +170,10 @@ async def _follow(
             while after < job.entries and (entries := await store.read_entries(job.id, after, AT_ONCE)):
                 articles = [article for entry in entries for article in view.feed(entry)]
                 after = entries[-1].number
-                pieces = PieceView(job.id)  # the page takes what was said just now away when it gets entries
+                pieces = PieceView(job.id)  # new entries replace the open reply on the page
                 yield PageUpdate(event="entries", data={"html": "".join(articles)}, id=f"{epoch}-{after}")
             approvals = await store.read_approvals(job.id) if asks or not job.has_ended else []
-            if (job, approvals) != seen:  # an answer to one of several calls changes these, and not the job
+            if (job, approvals) != seen:  # an answer to one of several calls changes only the approvals
                 fresh = await render_parts(board, common, job, approvals, is_answered=is_answered)
                 changed = {name: markup for name, markup in fresh.items() if parts.get(name) != markup}
                 seen, parts = (job, approvals), fresh
@@ -187,7 +187,7 @@ async def _follow(
 
 
 async def _read_pieces(view: PieceView, news: Subscription, seconds: float) -> AsyncGenerator[PageUpdate]:
-    """What is said just now, until an entry comes, or nothing for so long."""
+    """Yield pieces of the open reply until an entry arrives or the time is up."""
     while isinstance(piece := await news.next(seconds), Event):
         if operations := view.feed(piece):
             yield PageUpdate(event="pieces", data=operations)
@@ -195,20 +195,20 @@ async def _read_pieces(view: PieceView, news: Subscription, seconds: float) -> A
 
 RESUMABLE: Final = END_STATES - {"completed"}
 MAX_TEXT: Final = 100_000
-"""Characters of a text that a job was given, or handed over."""
+"""Maximum characters of the input or output of a job."""
 MAX_DIFF: Final = 1_000_000
-"""Characters of a diff."""
+"""Maximum characters of a diff."""
 MAX_DIFF_LINES: Final = 3000
 MAX_ANSWERED: Final = 3
-"""Answered questions that are shown above the open ones."""
+"""Maximum answered questions above the open ones."""
 _MAX_FACT: Final = 1000
 MOST_ROUNDS: Final = 500
-"""Rounds that the timeline shows, the last ones."""
+"""Maximum rounds in the timeline. The last rounds are shown."""
 _LONG: Final = frozenset({"text", "summary", "diff"})
 
 
 class JobFact(NamedTuple):
-    """A row of facts. `moment` is a time whose age is shown."""
+    """A row of facts. `moment` is a time that is shown as an age."""
 
     name: str
     text: str
@@ -217,7 +217,7 @@ class JobFact(NamedTuple):
 
 
 def describe_state(job: JobSummary) -> str:
-    """Why a job is in its state, and for whom it waits."""
+    """Return why a job is in its state, and for whom it waits."""
     waits = f"waits for {_WAITS.get(job.waits_for, job.waits_for)}" if job.state == "waiting" and job.waits_for else ""
     if job.state == "pending":
         waits = "waits for a worker"
@@ -227,7 +227,7 @@ def describe_state(job: JobSummary) -> str:
 
 
 def look_subject(job: str, call: str, digest: str) -> str:
-    """The question that a look token is for."""
+    """Return the question that a look token belongs to."""
     return f"{job} {call} {digest}"
 
 
@@ -239,10 +239,10 @@ async def render_parts(
     *,
     is_answered: bool,
 ) -> dict[str, Markup]:
-    """The parts of the page that change while the job runs, by the ids of their elements.
+    """Render the parts of the page that change while the job runs, by the ids of their elements.
 
-    `common` is what every template gets. A stream keeps its own, so that what has not changed is rendered as it was.
-    `is_answered` is for the page that follows an answer: it has no button near that of the answer, and links to the next question.
+    `common` holds the values of every template. A stream keeps its own copy, so that unchanged parts render the same.
+    If `is_answered`, the page follows an answer: it has no button at the same place, and links to the next question.
     """
     store = board.jobs.store
     values = {**common, "job": job, "place": f"{common['base']}/jobs/{job.id}", "key": job.updated_at.timestamp()}
@@ -301,17 +301,17 @@ def list_facts(job: JobSummary) -> list[JobFact]:
 
 
 class JobOutcome(NamedTuple):
-    """What a job handed over: its answer, its diff, and the rest as rows."""
+    """The output of a job: its answer, its diff, and the rest as rows."""
 
     text: str
     diff: Sequence[DiffLine]
     hidden: int
-    """Lines of the diff that are not shown."""
+    """Number of diff lines that are not shown."""
     rows: Sequence[JobFact]
 
 
 def read_outcome(job: DurableJob) -> JobOutcome | None:
-    """What a job handed over; None where it has no output."""
+    """Return the output of a job, or None if it has none."""
     output = job.output
     if not output:
         return None
@@ -328,7 +328,7 @@ def read_outcome(job: DurableJob) -> JobOutcome | None:
 
 
 def _describe(value: Any, levels: int = 5) -> str:
-    """A value in words; what is nested deeper as JSON."""
+    """Describe a value in words. Deeper levels are JSON."""
     match value:
         case str():
             return value

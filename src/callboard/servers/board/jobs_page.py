@@ -1,10 +1,10 @@
-"""The list of jobs, and above it what waits for a person.
+"""The list of jobs, and above it the questions for a person.
 
-What is done with a job: answer what it asks, cancel it, let it go on, do it again, fork it.
+Actions on a job: answer its question, cancel, resume, retry, fork.
 
-Law: an answer is about what was shown: it carries the digest of that, and the store refuses it when the call is another
-by now, when it was answered before, or when the job waits no more. It counts only if the question was shown for
-`LOOK_SECONDS`, and the page that follows an answer has no question.
+Law: an answer carries the digest of the call that was shown. The store refuses the answer if the call has changed, was
+answered before, or if the job no longer waits. An answer counts only if the question was shown for `LOOK_SECONDS`, and
+the page after an answer shows no question.
 """
 
 from __future__ import annotations
@@ -40,23 +40,23 @@ VERDICTS: Final[dict[str, Literal["allow", "deny"]]] = {
     "answer": "allow",
     "deny": "deny",
 }
-"""What a form's button says, and what the store takes it for."""
+"""Labels of the buttons of a form, and the decisions that the store records."""
 _CANCEL_PATIENCE: Final = 3.0
-"""Seconds that a request waits for the worker of a cancelled job to end it."""
+"""Seconds that a request waits for a cancelled job to end."""
 
 
 def action_routes(board: Board) -> Sequence[BaseRoute]:
     async def answer(request: Request, form: Form) -> Response:
         verdict = VERDICTS.get(form.get("verdict", ""))
         if verdict is None:
-            raise HTTPException(400, "say allow or deny")
+            raise HTTPException(400, "choose allow or deny")
         session, call, digest = request.state.session, form.get("call", ""), form.get("digest", "")
         question = look_subject(request.path_params["job"], call, digest)
         seconds = board.login.find_look(session, question, form.get("look", ""))
         if seconds is None:
-            raise HTTPException(400, "the form is not of this question; load the page again")
+            raise HTTPException(400, "the form belongs to another question; reload the page")
         if seconds < LOOK_SECONDS:
-            hint = "go back, look at the question, and answer again"
+            hint = "go back, read the question, and answer again"
             raise CallerError("nothing was done: the question was not shown for long enough", path=call, hint=hint)
         job = await board.jobs.store.answer(
             request.path_params["job"],
@@ -70,7 +70,7 @@ def action_routes(board: Board) -> Sequence[BaseRoute]:
             edited=_read_edited(form) if form["verdict"] == "edit" else None,
         )
         await board.start_worker(job)
-        # That page has no question, so that a second click answers nothing.
+        # That page has no question, so a second click answers nothing.
         return board.redirect(request, f"/jobs/{job.id}?answered=1")
 
     async def cancel(request: Request, _: Form) -> Response:
@@ -92,7 +92,7 @@ def action_routes(board: Board) -> Sequence[BaseRoute]:
     async def fork(request: Request, form: Form) -> Response:
         number = read_number(form.get("round", ""))
         if number is None:
-            raise HTTPException(400, "say at which round")
+            raise HTTPException(400, "choose a round")
         return await _lead_to(request, await board.jobs.store.fork(request.path_params["job"], number))
 
     async def keep(request: Request, _: Form) -> Response:
@@ -117,12 +117,12 @@ def action_routes(board: Board) -> Sequence[BaseRoute]:
 def _read_edited(form: Form) -> dict[str, Any]:
     arguments = read_object(form.get("arguments", "").strip() or "null")
     if arguments is None:
-        raise CallerError("the arguments are no JSON object", path="arguments", hint="go back and write all of them")
+        raise CallerError("the arguments are not a JSON object", path="arguments", hint="go back and write all of them")
     return arguments
 
 
 async def _settle(job: DurableJob) -> None:
-    """Put what a coding job changed onto its branch, where no process ran it."""
+    """Move the changes of a coding job onto its branch if no process ran the job."""
     from callboard.jobs.coding_kind import settle_cancelled  # noqa: PLC0415  # it imports the coding agents
 
     with suppress(CallerError):  # its repository may be gone
@@ -131,26 +131,26 @@ async def _settle(job: DurableJob) -> None:
 
 PAGE_SIZE: Final = 50
 LIST_SECONDS: Final = 0.5
-"""Between two looks at all jobs while somebody watches the list."""
+"""Seconds between polls of all jobs while a browser watches the list."""
 STATES: Final[tuple[DurableState, ...]] = get_args(DurableState)
 
 
 class ListedJob(NamedTuple):
-    """A row of the list; `why` says for whom it waits, or why it ended so."""
+    """A row of the list. `why` says for whom the job waits, or why it ended."""
 
     job: JobSummary
     why: str
 
 
 class Filter(NamedTuple):
-    """Which jobs a list shows: of a state or of any, older than one or the newest."""
+    """The jobs that a list shows: of one state or of any, older than one job or the newest."""
 
     state: str
     before: str
 
     @property
     def states(self) -> list[DurableState]:
-        """For the store; none is any."""
+        """States for the store; empty means any state."""
         return [each for each in STATES if each == self.state]
 
 
@@ -177,7 +177,7 @@ def _read_filter(request: Request) -> Filter:
 
 
 async def _render_parts(board: Board, common: Mapping[str, Any], chosen: Filter) -> dict[str, Markup]:
-    """The parts of the page that change, by the ids of their elements."""
+    """Render the parts of the page that change, by the ids of their elements."""
     store = board.jobs.store
     listed = await board.jobs.store.list(chosen.states, before=chosen.before, limit=PAGE_SIZE + 1)
     values: dict[str, Any] = {
@@ -193,7 +193,7 @@ async def _render_parts(board: Board, common: Mapping[str, Any], chosen: Filter)
 
 
 async def _follow(board: Board, common: Mapping[str, Any], chosen: Filter) -> AsyncGenerator[PageUpdate]:
-    """The parts of the list that change, for as long as somebody watches."""
+    """Yield the parts of the list that change, while the browser watches."""
     store = board.jobs.store
     seen: Any = None
     parts: dict[str, Markup] = {}

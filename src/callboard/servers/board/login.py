@@ -1,21 +1,18 @@
-"""Who may look at the board: one-time links, sessions, and the tokens of forms.
+"""Access to the board: one-time links, sessions, and the tokens of forms.
 
-All of it is signed with one secret, a file of the user's that every process of the board and the gateway shares. So a
-session that one worker has begun holds in the others, and nothing has to be kept but which links were used, and which
-sessions were ended by their users.
+All of them are signed with one secret. It is a file of the user that every process of the board and the gateway shares.
+A session from one worker is therefore valid in the others. Only used links and ended sessions are stored.
 
-Laws: a link logs in once, whichever processes it is shown to; a token of a form is worth nothing in another session; a
-session ends by itself, and for all processes when its user logs out; the secret is in no answer and no log.
+Laws: a link logs in once across all processes. A form token is valid only in its own session. A session expires, and
+a logout ends it in all processes. The secret never appears in a response or a log.
 
-The pages on which one logs in and out.
+A link only opens a login page. The form on that page, which our script submits, uses up the link. Programs that preview
+links, such as messengers and virus scanners, do not use it up.
 
-A link only shows a page; its form, which our script sends by itself, uses the link up. So what loads a link to look at it,
-as messengers and virus scanners do, does not take it away.
+`Guard` checks the host and the session of every request, and adds headers to every response.
 
-What every request to the board passes: its host, its session, and the headers of every answer.
-
-Laws: only the login and the static files are answered without a session; a name that is not the board's is refused, so
-that a web page whose name was made to lead here reads nothing (DNS rebinding); no page may run or load what is not ours.
+Laws: without a session, only the login and the static files are served. Unknown host names are refused, which
+prevents DNS rebinding. Pages may run and load only our own files.
 """
 
 from __future__ import annotations
@@ -68,7 +65,7 @@ class Guard:
     """The middleware around all routes of the board."""
 
     def __init__(self, app: ASGIApp, login: Login, hosts: Collection[str]) -> None:
-        """Takes the names, without a port, under which the board may be asked."""
+        """Takes the host names of the board, without a port."""
         self._app = app
         self._login = login
         self._hosts = frozenset(hosts)
@@ -104,36 +101,36 @@ class Guard:
         value = headers.get("host", "")
         if (host := host_name(value)) and host in self._hosts:
             return ""
-        return f"this board is not {display(host or value, 100)!r}; --url says under which address it is reached"
+        return f"this board is not {display(host or value, 100)!r}; set its address with --url"
 
     def _check_origin(self, request: Request) -> str:
-        """Why a request that changes something is refused: another page sends it."""
+        """Return why a request that changes something is refused: another web page sent it."""
         if request.method in {"GET", "HEAD"}:
             return ""
         origin = request.headers.get("origin")
         host = request.headers.get("host", "").lower()
-        # The two schemes, since a proxy may speak TLS for us.
+        # Accept both schemes, because a proxy may handle TLS for us.
         if origin is not None and origin.lower() not in {f"http://{host}", f"https://{host}"}:
-            return "another web page may send nothing to the board"
+            return "the board does not accept requests from other web pages"
         return ""
 
     def _ask_to_log_in(self, request: Request) -> PlainTextResponse | RedirectResponse:
         if request.method == "GET" and "text/html" in request.headers.get("accept", ""):
             return RedirectResponse(f"{request.scope.get('root_path', '')}/login", 303)
         _, port = request.scope.get("server") or ("", None)
-        option = f" --port {port}" if port else ""  # not of the Host header, which a client writes
+        option = f" --port {port}" if port else ""  # not from the Host header, which the client controls
         return PlainTextResponse(f"log in first: callboard board --link{option} prints a link", 401)
 
 
 def _is_public(path: str) -> bool:
-    """Whether a path below the board's own needs no session."""
+    """True if a path below the board's own needs no session."""
     return path == "/login" or path.startswith("/static/")
 
 
 REASONS: Final = {
-    "used": "This link was used before: each logs in once.",
-    "expired": "This link is too old.",
-    "wrong": "This is not a link of this board.",
+    "used": "This link was already used. Each link works once.",
+    "expired": "This link has expired.",
+    "wrong": "This link does not belong to this board.",
 }
 
 
@@ -145,7 +142,7 @@ def login_routes(board: Board) -> Sequence[BaseRoute]:
         return board.render(request, "login.html", token=token, reason="")
 
     async def log_in(request: Request) -> Response:
-        # There is no session yet whose token the form could have: the link is what another page does not know.
+        # There is no session yet, so the form has no token. Other pages do not know the link.
         form = await read_form(request)
         state = board.login.use_link_token(form.get("link", ""))
         if state != "ok":
@@ -156,7 +153,7 @@ def login_routes(board: Board) -> Sequence[BaseRoute]:
             board.login.begin_session(),
             max_age=SESSION_SECONDS,
             path=request.scope.get("root_path", "") or "/",
-            # Also behind a proxy that speaks TLS for us, of which only the browser tells.
+            # Only the browser knows the scheme if a proxy handles TLS for us.
             secure=request.url.scheme == "https" or request.headers.get("origin", "").startswith("https:"),
             httponly=True,
             samesite="strict",
@@ -177,12 +174,12 @@ def login_routes(board: Board) -> Sequence[BaseRoute]:
 
 
 LINK_SECONDS: Final = 3600
-"""For how long a link may be used: long enough to come back to the terminal that printed it."""
+"""Lifetime of a link, in seconds: long enough to come back to the terminal that printed it."""
 SESSION_SECONDS: Final = 12 * 3600
-"""A day's work."""
+"""Lifetime of a session, in seconds: a working day."""
 
 LOOK_SECONDS: Final = 1.5
-"""Seconds that a question is shown before its answer counts."""
+"""Seconds that a question must be shown before its answer counts."""
 
 LinkState = Literal["ok", "used", "expired", "wrong"]
 
@@ -190,7 +187,7 @@ _SECRET_BYTES: Final = 32
 
 
 def board_directory() -> Path:
-    """Where the board keeps its secret, and which links were used."""
+    """Return the directory of the board's secret and its used links."""
     return state_directory() / "board"
 
 
@@ -198,7 +195,7 @@ class Login:
     """The links, sessions and tokens of one secret.
 
     Args:
-        directory: Where the secret and the used links are; the first process makes it.
+        directory: Directory of the secret and the used links. The first process creates the secret.
         clock: Seconds since 1970.
     """
 
@@ -211,14 +208,14 @@ class Login:
         self._forms = Signer(secret, salt="callboard.board.form", digest_method=sha256)
         self._looks = Signer(secret, salt="callboard.board.look", digest_method=sha256)
         self.cookie = f"callboard-board-{sha256(secret).hexdigest()[:8]}"
-        """The name of its cookie. Cookies know no ports, so boards of other secrets on this machine have other names."""
+        """Name of the cookie. Cookies ignore ports, so boards with other secrets on this machine use other names."""
 
     def make_link_token(self) -> str:
-        """A token that logs in once, within `LINK_SECONDS`."""
+        """Return a token that logs in once, within `LINK_SECONDS`."""
         return self._links.sign(secrets.token_urlsafe(12)).decode()
 
     def use_link_token(self, token: str) -> LinkState:
-        """Use a link up, and say whether it may log in."""
+        """Use up a link, and return if it may log in."""
         try:
             nonce = self._links.unsign(token, max_age=LINK_SECONDS).decode()
         except SignatureExpired:
@@ -231,7 +228,7 @@ class Login:
         return self._sessions.sign(secrets.token_urlsafe(12)).decode()
 
     def find_session(self, cookie: str) -> str:
-        """The name of the session that a cookie is of; "" where it is none, or has ended."""
+        """Return the name of the cookie's session, or "" if the cookie is not valid or the session has ended."""
         try:
             session = self._sessions.unsign(cookie, max_age=SESSION_SECONDS).decode()
         except BadSignature:
@@ -239,24 +236,24 @@ class Login:
         return "" if (self._directory / "ended" / session).exists() else session
 
     def end_session(self, session: str) -> None:
-        """End a session: its cookie is worth nothing any more, whoever has a copy of it."""
+        """End a session. All copies of its cookie become invalid."""
         self._note("ended", session, SESSION_SECONDS)
 
     def form_token(self, session: str) -> str:
-        """What each form of a session carries, so that no other page can send one."""
+        """Return the token of a session's forms. It prevents other pages from submitting a form."""
         return self._forms.get_signature(session).decode()
 
     def is_form_token(self, session: str, token: str) -> bool:
-        """Whether a form comes from a page of this session."""
+        """True if a form comes from a page of this session."""
         return bool(session) and compare_digest(self.form_token(session).encode(), token.encode(errors="replace"))
 
     def make_look_token(self, session: str, question: str) -> str:
-        """A token that says when a question was shown to a session."""
+        """Return a token that records when a question was shown to a session."""
         moment = str(int(self._clock() * 1000))
         return f"{moment}.{self._looks.get_signature(f'{moment} {session} {question}').decode()}"
 
     def find_look(self, session: str, question: str, token: str) -> float | None:
-        """Seconds since the question was shown to the session; None if the token is not of this question."""
+        """Return the seconds since the question was shown, or None if the token belongs to another question."""
         moment, _, signature = token.partition(".")
         expected = self._looks.get_signature(f"{moment} {session} {question}")
         if not compare_digest(expected, signature.encode(errors="replace")):
@@ -264,7 +261,7 @@ class Login:
         return self._clock() - int(moment) / 1000
 
     def _note(self, kind: str, nonce: str, lifetime: int) -> bool:
-        """Note that a link was used, or a session ended; whether this was the first time."""
+        """Record a used link or an ended session. Return True the first time."""
         folder = self._directory / kind
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._forget_old(folder, lifetime)
@@ -275,8 +272,8 @@ class Login:
         return True
 
     def _forget_old(self, folder: Path, lifetime: int) -> None:
-        """Delete the notes of what would be worth nothing any more anyway."""
-        oldest = time.time() - 2 * lifetime  # the files' times are the system's
+        """Delete records of links and sessions that have expired."""
+        oldest = time.time() - 2 * lifetime  # file times come from the system clock
         for path in folder.iterdir():
             with suppress(OSError):  # another process may delete it as well
                 if path.stat().st_mtime < oldest:
@@ -284,7 +281,7 @@ class Login:
 
 
 def name_session(session: str) -> str:
-    """The name of a session in records and on pages; it does not log in."""
+    """Return the name of a session for records and pages. It cannot be used to log in."""
     return f"session {sha256(session.encode()).hexdigest()[:8]}"
 
 
@@ -298,10 +295,10 @@ class _Signer(TimestampSigner):
 
 
 def _read_secret(path: Path) -> bytes:
-    """The secret of this user; whoever comes first makes it, whole or not at all.
+    """Return the secret of this user. The first process creates it atomically.
 
-    Raises CallerError for one that is too short: a disk that was full, or power that failed, may leave an empty file,
-    and what is signed with that, anybody can sign.
+    Raises CallerError if it is too short. A full disk or a power failure may leave an empty file, and anybody could
+    forge a signature with an empty secret.
     """
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     with suppress(FileNotFoundError):
@@ -320,8 +317,8 @@ def _read_secret(path: Path) -> bytes:
 
 def _check_secret(path: Path) -> bytes:
     if path.exists() and (problem := find_unsafe_owner(path)) is not None:
-        raise CallerError(f"others could know the board's secret: {problem.reason}", path=str(path), hint=problem.hint)
+        raise CallerError(f"others could read the board's secret: {problem.reason}", path=str(path), hint=problem.hint)
     secret = path.read_bytes()
     if len(secret) < _SECRET_BYTES:
-        raise CallerError("this is no secret to sign with: it is too short", path=str(path), hint="delete the file")
+        raise CallerError("the secret is too short to sign with", path=str(path), hint="delete the file")
     return secret

@@ -1,8 +1,8 @@
-"""The gateway's backends and its last requests, while they happen.
+"""The gateway's backends and its latest requests, live.
 
-One request of the gateway: side by side what came and what it means, as other dialects read it, and asked again.
+The page of one request shows the raw request next to its meaning, as other dialects read it, and can ask it again.
 
-What the pages of the gateway's requests share: where they come from, and how their values are shown.
+The pages of the gateway's requests share their source and the format of their values.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 def traffic_of(board: Board) -> Traffic:
-    """Where the board gets the traffic from. Raises HTTPException where there is none."""
+    """Return the traffic that the board shows. Raises HTTPException if there is none."""
     if board.parts.traffic is None:
         raise HTTPException(404)
     return board.parts.traffic
@@ -45,12 +45,12 @@ def digest(value: object) -> str:
 
 
 REQUEST_LOOK_SECONDS: Final = 0.3
-"""Between two looks at a request that is still answered."""
+"""Seconds between polls of a request that is not answered yet."""
 
 
 def request_routes(board: Board) -> Sequence[BaseRoute]:
     async def show(request: Request) -> Response:
-        """With `dialect`, as that dialect would have read the `place`th answer."""
+        """Show a request. With `dialect`, parse the answer number `place` as that dialect."""
         identifier, dialect = _read_identifier(request), read_value(request.query_params.get("dialect"))
         traffic = traffic_of(board)
         view = await traffic.view(identifier)
@@ -76,7 +76,7 @@ def request_routes(board: Board) -> Sequence[BaseRoute]:
         return send_updates(board, request, _follow_request(board, board.values(request), _read_identifier(request)))
 
     async def ask_again(request: Request, form: Form) -> Response:
-        """Ask the request again, otherwise, and show the new one."""
+        """Ask the request again with changes, and show the new one."""
         order = RepeatOrder(**{name: read_value(form.get(name)).strip() for name in RepeatOrder.__struct_fields__})
         repeated = await traffic_of(board).repeat(_read_identifier(request), order)
         return board.redirect(request, f"/requests/{repeated}")
@@ -98,7 +98,7 @@ def request_routes(board: Board) -> Sequence[BaseRoute]:
 
 
 async def _follow_request(board: Board, values: Mapping[str, Any], identifier: str) -> AsyncGenerator[PageUpdate]:
-    """What changes in a request until it has been answered; then the page is loaded anew, with all that can be done."""
+    """Yield changes of a request until it is answered. Then reload the page, which enables all actions."""
     last = ""
     while True:
         view = await traffic_of(board).view(identifier)
@@ -116,7 +116,7 @@ async def _follow_request(board: Board, values: Mapping[str, Any], identifier: s
 async def _render_sides(
     board: Board, values: Mapping[str, Any], view: RequestView, dialect: str = "", place: int = 0
 ) -> Markup:
-    """All that is known of a request."""
+    """Render everything known about a request."""
     traffic = traffic_of(board)
     fields = {
         "view": view,
@@ -132,7 +132,7 @@ async def _render_sides(
 
 
 async def _find_earlier(board: Board, view: RequestView) -> RequestView | None:
-    """The request that this one asks again, where it is still in the log."""
+    """Return the request that this one repeats, if it is still in the log."""
     if not view.row.again_of:
         return None
     try:
@@ -146,13 +146,13 @@ def _read_identifier(request: Request) -> str:
 
 
 def _read_place(text: str, view: RequestView) -> int:
-    """Which of a request's answers is read: by default the last."""
+    """Return the index of the answer to show, by default the last."""
     number, last = read_number(text), len(view.replies) - 1
     return last if number is None else min(number, last)
 
 
 LOOK_SECONDS: Final = 1.0
-"""Between two looks while somebody watches the list."""
+"""Seconds between polls while a browser watches the list."""
 _FILTERS: Final = ("model", "backend", "end", "problem")
 _ENDS: Final = ("open", "stop", "invocations", "length", "no_call", "failed", "refused", "left")
 
@@ -194,7 +194,7 @@ def routes(board: Board) -> Sequence[BaseRoute]:
 
 
 async def _follow(board: Board, values: Mapping[str, Any], query: ListQuery) -> AsyncGenerator[PageUpdate]:
-    """What changes in the list, for as long as the browser stays."""
+    """Yield changes of the list while the browser watches."""
     keys: dict[str, str] = {}
     while True:
         page = await traffic_of(board).page(query.row_filter, query.before)
@@ -213,7 +213,7 @@ def _render_parts(
     query: ListQuery,
     known: Mapping[str, str] = MappingProxyType({}),
 ) -> dict[str, tuple[str, Markup]]:
-    """The parts of the page with their keys, but for those whose key is known."""
+    """Render the parts of the page, with their keys. Parts whose key is known are skipped."""
     backends = traffic_of(board).backends()
     more: dict[str, dict[str, Any]] = {
         "backends": {"backends": backends},

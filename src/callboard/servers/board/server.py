@@ -1,9 +1,9 @@
-"""The board's own server: uvicorn, on this machine unless it is told under which address others reach it.
+"""The board's own server: uvicorn, on this machine unless a `url` says how others reach it.
 
-`/metrics` of the board's own server: how many jobs wait and run, and the tools that ran in this process.
+`/metrics` of the board's own server reports how many jobs wait and run, and the tools that ran in this process.
 
-Law: it is for this machine. Prometheus has no session, so nobody logs in; whoever asks from elsewhere, or by a name that
-is not this machine's, gets nothing.
+Law: `/metrics` is only for this machine. Prometheus has no session, so no login is required. Requests from other
+machines or with other host names are refused.
 """
 
 from __future__ import annotations
@@ -36,16 +36,16 @@ PATH: Final = "/metrics"
 
 
 def make_metrics_routes(board: Board) -> list[BaseRoute]:
-    """The board's figures, or which extra they need."""
+    """Return the route of the metrics, or of a hint if the extra is missing."""
     if board.parts.jobs is None:
         return []
     if not is_extra_installed("otel"):
-        hint = "figures for Prometheus need the extra otel: pip install 'callboard[otel]'\n"
+        hint = "metrics for Prometheus need the extra otel: pip install 'callboard[otel]'\n"
         return [Route(PATH, PlainTextResponse(hint, 404))]
-    from prometheus_client import CollectorRegistry  # noqa: PLC0415  # the extra's
+    from prometheus_client import CollectorRegistry  # noqa: PLC0415  # from the extra
 
     from callboard.jobs.metrics import JobStates  # noqa: PLC0415
-    from callboard.jobs.queries import count_open_jobs  # noqa: PLC0415  # SQLAlchemy is an extra's, too
+    from callboard.jobs.queries import count_open_jobs  # noqa: PLC0415  # SQLAlchemy is from an extra
     from callboard.telemetry.prometheus import CONTENT_TYPE, render_metrics, tool_metrics  # noqa: PLC0415
 
     tools = tool_metrics()
@@ -53,9 +53,9 @@ def make_metrics_routes(board: Board) -> list[BaseRoute]:
     async def show(request: Request) -> Response:
         client = request.client.host if request.client else ""
         if not is_loopback(client) or host_name(request.headers.get("host", "")) not in LOOPBACK_NAMES:
-            return PlainTextResponse("figures are for this machine alone\n", 403)
+            return PlainTextResponse("metrics are available only from this machine\n", 403)
         counts: Mapping[str, int] = {}
-        with suppress(CallboardError):  # it shows no jobs, or the database is away
+        with suppress(CallboardError):  # no jobs to show, or the database is unavailable
             await board.open()
             counts = await board.jobs.store.database.read(count_open_jobs)
         registry = CollectorRegistry()
@@ -66,7 +66,7 @@ def make_metrics_routes(board: Board) -> list[BaseRoute]:
 
 
 _SHUTDOWN_SECONDS: Final = 3
-"""That open requests have; streams end at once."""
+"""Seconds that open requests get at shutdown. Streams end at once."""
 
 
 def serve_board(
@@ -83,26 +83,26 @@ def serve_board(
     """Serve until SIGTERM or SIGINT.
 
     Args:
-        parts: What the board shows.
-        host: Where to listen.
-        port: 0 takes a free one.
-        url: Under which others reach the board, such as that of a proxy.
+        parts: Contents of the board.
+        host: Address to listen on.
+        port: Port to listen on; 0 picks a free one.
+        url: Address at which others reach the board, such as that of a proxy.
         ready: Called with the board's address and a link that logs in once.
-        login: By default that of the user's state directory.
+        login: By default the login of the user's state directory.
         extension: More routes.
-        log_format: How the log is written on standard error.
+        log_format: Format of the log on standard error.
 
     Raises:
-        CallerError: There is no such address, it is taken, or it is wider than this machine without a `url`.
+        CallerError: The address does not exist, is in use, or is reachable from outside without a `url`.
     """
     hosts = board_hosts(host, url)
     login = login or Login()
     configure_logs(logging.WARNING, log_format)
-    hint = "is another board running? --port 0 takes a free port"
+    hint = "is another board running? --port 0 picks a free port"
 
     async def run() -> None:
         board = Board(parts, login, hosts)
-        # Behind a proxy every request comes from this machine.
+        # Behind a proxy, every request comes from this machine.
         more_routes = [] if url or not is_loopback(host) else make_metrics_routes(board)
         with closing(listen(host, port, hint=hint)) as listening:
             address = url.rstrip("/") or local_url(host, listening.getsockname()[1])
@@ -116,7 +116,7 @@ def serve_board(
                 ws="none",
                 timeout_graceful_shutdown=_SHUTDOWN_SECONDS,
             )
-            await board.open()  # what is wrong with the database is told at once
+            await board.open()  # report a problem with the database immediately
             server = OrderlyServer(config, lambda: ready(f"{address}{PREFIX}/", login_link(login, address)))
             await server.serve(sockets=[listening])
 
@@ -124,24 +124,24 @@ def serve_board(
 
 
 def board_hosts(host: str, url: str, *, option: str = "--url") -> Collection[str]:
-    """The names of a board that listens there, besides those of this machine.
+    """Return the host names of a board, in addition to those of this machine.
 
-    `option` is the name of the one that gave the `url`.
+    `option` is the name of the option for the `url`.
 
     Raises:
-        CallerError: Others reach the host, and nobody says under which address, or that is none.
+        CallerError: Others can reach the host but `url` is missing or is not a valid address.
     """
     if url:
         parts = urlsplit(url)
         if parts.scheme not in {"http", "https"} or not parts.netloc or "@" in parts.netloc:
-            raise CallerError("not an address of a web page", path=option, hint="such as https://board.example.org")
+            raise CallerError("not the address of a web page", path=option, hint="such as https://board.example.org")
         if not (name := host_name(parts.netloc)):
             hint = "write the name in ASCII, as browsers send it, such as xn--bcher-kva.example"
             raise CallerError("not the name of a host", path=option, hint=hint)
         return {name}
     if not is_loopback(host):
-        hint = f"say under which address the board is reached, such as {option} https://board.example.org"
-        raise CallerError("beyond this machine others could try to log in", path=f"--host {host}", hint=hint)
+        hint = f"give the address of the board, such as {option} https://board.example.org"
+        raise CallerError("others on the network could try to log in", path=f"--host {host}", hint=hint)
     return {f"[{host}]" if ":" in host else host.lower()}
 
 
@@ -150,5 +150,5 @@ def local_url(host: str, port: int) -> str:
 
 
 def login_link(login: Login, address: str) -> str:
-    """A link that logs in once, on the board below an address."""
+    """Return a link that logs in once, for the board at an address."""
     return f"{address}{PREFIX}/login?token={quote(login.make_link_token())}"

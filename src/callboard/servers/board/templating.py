@@ -1,10 +1,10 @@
-"""Pages out of templates.
+"""Pages from templates.
 
-Laws: what is put into a template is escaped, whatever it is; a name that a template does not get is an error.
+Laws: every value in a template is escaped. A name without a value is an error.
 
-The files that pages load: one sheet of styles, one script and the icon, all ours and in the package.
+Static files of the pages: one style sheet, one script and the icon, all ours and in the package.
 
-Their addresses hold the digest of their content, so that a browser keeps them for good and a new release brings others.
+Their addresses contain the digest of their content: browsers cache them forever, and a new release has new addresses.
 """
 
 from __future__ import annotations
@@ -52,15 +52,15 @@ _BY_PATH: Final = {asset.path: asset for asset in ASSETS.values()}
 
 
 async def send_asset(request: Request) -> Response:
-    """The file of an address; one of another release is not here."""
+    """Send the file at an address. Files of other releases are not found."""
     asset = _BY_PATH.get(f"/static/{request.path_params['path']}")
     if asset is None:
-        return PlainTextResponse("there is no such file", 404)
+        return PlainTextResponse("file not found", 404)
     return Response(asset.content, media_type=asset.media_type, headers={"cache-control": _KEEP})
 
 
 MAX_TEXT: Final = 2000
-"""Characters of what a server or a tool says of itself."""
+"""Maximum characters of a description from a server or a tool."""
 
 
 @cache
@@ -108,13 +108,13 @@ def format_tokens(number: int) -> str:
 
 
 def format_json(value: Any) -> str:
-    """JSON over several lines, to be edited. What is invisible in it is escaped, and so is sent back as it was."""
+    """Return JSON over several lines for editing. Invisible characters are escaped, so that they survive the edit."""
     text = json.dumps(value or {}, indent=2, ensure_ascii=False)
     return text.translate({ord(char): json.dumps(char)[1:-1] for char in set(text) if make_visible(char) != char})
 
 
 def cut(text: str) -> str:
-    """The beginning of what a server or a tool says of itself; a person decides on it, so nothing of it is invisible."""
+    """Cut a description from a server or tool, and make it fully visible, because a person decides on it."""
     return make_visible(truncate(text, MAX_TEXT))
 
 
@@ -133,7 +133,7 @@ def format_duration(seconds: float) -> str:
 
 
 def format_seconds(seconds: float | None) -> str:
-    """Seconds with three digits that count; "-" where they are not known."""
+    """Seconds with three significant digits; "-" if they are unknown."""
     if seconds is None:
         return "-"
     return f"{seconds:.3f}" if seconds < 1 else f"{seconds:.2f}" if seconds < 100 else f"{seconds:.0f}"

@@ -1,7 +1,7 @@
-"""The tools at hand: ensembles that run in the gateway, and MCP servers with their states and pins.
+"""The available tools: ensembles that run in the gateway, and MCP servers with their states and pins.
 
-Law: to look at the list connects nothing; a server is connected when a person asks for it, and then only to list its
-tools.
+Law: viewing the list does not connect to a server. A server is connected only when a person asks for it, and only to
+list its tools.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ if TYPE_CHECKING:
 
 
 class ToolsPart(msgspec.Struct, frozen=True):
-    """What the page shows: the MCP servers of the settings, and the gateway's own tools, if there is one."""
+    """Contents of the page: the MCP servers of the settings, and the gateway's own tools, if there are any."""
 
     find_servers: Callable[[], Mapping[str, ServerSettings]]
-    """Reads the settings; it is called in a thread."""
+    """Reads the settings. Called in a thread."""
     hosted: HostedTools | None = None
 
 
@@ -45,7 +45,7 @@ def routes(board: Board) -> Sequence[BaseRoute]:
         )
 
     async def check(request: Request, _: Form) -> Response:
-        """Connect a server once, and show what it offers."""
+        """Connect to a server once, and show its tools."""
         servers = await asyncio.to_thread(_part(board).find_servers)
         settings = servers.get(request.path_params["name"])
         if settings is None:
@@ -57,7 +57,7 @@ def routes(board: Board) -> Sequence[BaseRoute]:
 
 
 def describe_hosted(hosted: HostedTools) -> list[dict[str, Any]]:
-    """The gateway's ensembles with their tools and the states of their connections, "" where there is none."""
+    """Return the gateway's ensembles with their tools and connection states ("" if there is no connection)."""
 
     def describe(invoker: Invoker) -> dict[str, str]:
         state = "offered" if invoker.name in hosted.names else "not permitted"
@@ -70,7 +70,7 @@ def describe_hosted(hosted: HostedTools) -> list[dict[str, Any]]:
 
 
 def list_servers(find_servers: Callable[[], Mapping[str, ServerSettings]]) -> list[dict[str, Any]]:
-    """The servers of the settings, with the tools that are trusted as they were at their first use."""
+    """Return the servers of the settings, with the trusted tools as they were at first use."""
     pins = {each.server: each.tools for each in Pins(read_only=True).list_all()}
     return [
         {"settings": settings, "place": describe_place(settings), "pinned": pins.get(name, ())}

@@ -41,7 +41,7 @@ function updateQuestions(target, html) {
     if (next) each.replaceWith(next);
     else if (!each.matches(".answered")) {
       each.classList.add("answered");
-      each.querySelector("h2").textContent = "This is not asked any more";
+      each.querySelector("h2").textContent = "This question is closed";
     }
     (next ?? each).style.minHeight = `${height}px`;
   }
@@ -141,7 +141,7 @@ function follow(log) {
       pieces?.replaceChildren(); // each connection begins them anew
       say("live");
     };
-    source.onerror = () => say(source.readyState === EventSource.CLOSED ? "not live: load the page anew" : "connecting again");
+    source.onerror = () => say(source.readyState === EventSource.CLOSED ? "not live: reload the page" : "reconnecting");
     for (const [name, handler] of Object.entries(handlers)) source.addEventListener(name, handler);
   };
   const stop = () => {
