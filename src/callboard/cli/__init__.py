@@ -22,7 +22,7 @@ _COMMANDS: Final = {
     "run": ("run:run", "Ask a model that can call your tools."),
     "serve": (
         "serve:serve",
-        "Serve any client on any model: Responses, Chat Completions, Messages and Gemini in front, any backend behind.",
+        "Let any client use any model: Responses, Chat Completions, Messages and Gemini in front of any backend.",
     ),
     "board": (
         "board:board",
@@ -30,7 +30,7 @@ _COMMANDS: Final = {
     ),
     "doctor": (
         "doctor:doctor",
-        "Ask a backend what Codex, Claude Code, Gemini CLI and Qwen Code would ask, and what it does by itself.",
+        "Check if a backend works with Codex, Claude Code, Gemini CLI and Qwen Code, and find out its facts.",
     ),
     "eval": (
         "eval:app",
@@ -38,37 +38,37 @@ _COMMANDS: Final = {
     ),
     "codex": (
         "clients:codex",
-        "Print or write what Codex needs to work with the gateway: its provider and a catalogue with the models.",
+        "Print or write the settings of Codex for the gateway: its provider and a catalogue of the models.",
     ),
     "claude": (
         "clients:claude",
-        "Print or write what Claude Code needs to work with the gateway. What is written holds for all of Claude Code.",
+        "Print or write the settings of Claude Code for the gateway. They apply to all of Claude Code.",
     ),
     "gemini": (
         "clients:gemini",
-        "Print or write what Gemini CLI needs to work with the gateway, and print what it is to be started with.",
+        "Print or write the settings of Gemini CLI for the gateway, and print the variables to start it with.",
     ),
-    "qwen": ("clients:qwen", "Print or write what Qwen Code needs to work with the gateway."),
+    "qwen": ("clients:qwen", "Print or write the settings of Qwen Code for the gateway."),
     "build": ("job_commands:build", "Build something: analyse, plan, implement, validate, deliver."),
-    "debug": ("job_commands:debug", "Mend a fault: reproduce, investigate, isolate, fix, verify, commit."),
+    "debug": ("job_commands:debug", "Fix a fault: reproduce, investigate, isolate, fix, verify, commit."),
     "review": ("job_commands:review", "Review a branch: gather, security, quality, compile. Nothing is changed."),
     "triage": (
         "job_commands:triage",
-        "Say what a report is about: the likely cause, how severe it is, what to do first. Nothing is changed.",
+        "Find the likely cause of a report, its severity and what to do first. Nothing is changed.",
     ),
-    "chat": ("chat:chat", "Talk with a model that works in this directory, and asks before it changes something."),
+    "chat": ("chat:chat", "Chat with a model that works in this directory and asks before each change."),
     "trace": (
         "jobs:trace",
-        "Show where a job's time, tokens and money went: its rounds, and below each the calls that it made.",
+        "Show the time, tokens and cost of a job by round and call.",
     ),
     "trust": ("trust:trust", "Let all settings of a project's callboard.toml take effect."),
     "undo": (
         "jobs:undo",
-        "Take back what a job did: its branch and its tree go; a chat's edits are taken out of your files.",
+        "Undo a job: delete its branch and its tree, or take a chat's edits out of your files.",
     ),
     "explain": (
         "explain:explain",
-        "Show how a model would be asked for calls: mode, dialects, wire, and where each fact comes from.",
+        "Show how Callboard asks a model for calls: mode, dialects, wire, and the source of each fact.",
     ),
     "parse": (
         "dialects:parse_text",
@@ -76,17 +76,17 @@ _COMMANDS: Final = {
     ),
     "dialects": (
         "dialects:dialects",
-        "Show how models spell calls: every dialect with an example, or one in full.",
+        "Show the formats of calls in text: every dialect with an example, or one in full.",
     ),
     "jobs": ("job_actions:app", "Your jobs: coding jobs, chats, and jobs of workers."),
     "worker": (
         "worker:worker",
-        "Run durable jobs: those of agents that are named here, and those of the coding agents.",
+        "Run durable jobs of the agents that you name, and of the coding agents.",
     ),
-    "schedule": ("schedule:app", "Jobs that are submitted again and again, at the times of a line of cron."),
-    "tools": ("tools:app", "Your tools, as models see them."),
+    "schedule": ("schedule:app", "Submit jobs at the times of a line of cron."),
+    "tools": ("tools:app", "Show and call your tools."),
     "models": ("models:app", "Models that run on this machine."),
-    "mcp": ("mcp:app", "MCP servers: those of callboard.toml, and of mcp.json files."),
+    "mcp": ("mcp:app", "MCP servers of callboard.toml and of mcp.json files."),
 }
 """Each command, where it is below this package, and the summary of its help, word by word."""
 
@@ -101,9 +101,7 @@ class _Commands(CliGroup):
             self.add_command(LazyCommand(name, f"{__name__}.{target}", summary, _EXTRAS.get(name, "")))
 
 
-app = new_app(
-    cls=_Commands, no_args_is_help=True, help="Validated, executed tool calls from whatever a language model writes."
-)
+app = new_app(cls=_Commands, no_args_is_help=True, help="Tool calling that works with every language model.")
 
 
 def _print_version(chosen: bool) -> None:

@@ -39,7 +39,9 @@ class BoardOptions:
     """The options of `callboard board`."""
 
     port: Port = PORT
-    host: Annotated[str, typer.Option(help="Where to listen; wider than this machine only with --url.")] = "127.0.0.1"
+    host: Annotated[str, typer.Option(help="The address to listen on. An address beyond this machine needs --url.")] = (
+        "127.0.0.1"
+    )
     url: Annotated[
         str,
         typer.Option(
@@ -47,7 +49,7 @@ class BoardOptions:
         ),
     ] = ""
     link: Annotated[
-        bool, typer.Option("--link", help="Only print another link, for the board or gateway that runs there.")
+        bool, typer.Option("--link", help="Print another link for the board or gateway that is running, and end.")
     ] = False
     agui: Annotated[list[str] | None, typer.Option(help=HELP, show_default=False)] = None
     agui_key: Annotated[list[str] | None, key_option("clients of /agui", "CALLBOARD_AGUI_KEYS")] = None

@@ -129,7 +129,7 @@ HISTORY: Final = "chat-history"
 
 def chat(
     context: typer.Context,
-    prompt: Annotated[str, typer.Argument(help="What to begin with.", show_default=False)] = "",
+    prompt: Annotated[str, typer.Argument(help="The first message.", show_default=False)] = "",
     model: Model = "",
     base_url: BaseUrl = "",
     mode: Mode = "",
@@ -150,7 +150,7 @@ def chat(
     ] = False,
     verbose: Verbose = False,
 ) -> None:
-    """Talk with a model that works in this directory, and asks before it changes something.
+    """Chat with a model that works in this directory and asks before each change.
 
     /help shows what else can be typed; ctrl-C ends what the model is doing, ctrl-D the chat. Commands run in the
     sandbox, without network. Without a terminal the lines of standard input are the prompts, and nothing is approved.

@@ -205,7 +205,7 @@ class SetupOptions:
     """The options of every client's command."""
 
     backend: Annotated[str, typer.Option(help="The backend that the gateway is started with.", show_default=False)] = ""
-    gateway: Annotated[str, typer.Option(help="Where the gateway answers.")] = GATEWAY
+    gateway: Annotated[str, typer.Option(help="The gateway's URL.")] = GATEWAY
     model: Annotated[
         str,
         typer.Option(help="The model to ask for; else the first that gateway or backend lists.", show_default=False),
@@ -235,19 +235,19 @@ class ContextOptions(SetupOptions):
 
 @takes_options(ContextOptions)
 def codex(options: ContextOptions) -> None:
-    """Print or write what Codex needs to work with the gateway: its provider and a catalogue with the models."""
+    """Print or write the settings of Codex for the gateway: its provider and a catalogue of the models."""
     _configure("codex", options)
 
 
 @takes_options(SetupOptions)
 def claude(options: SetupOptions) -> None:
-    """Print or write what Claude Code needs to work with the gateway. What is written holds for all of Claude Code."""
+    """Print or write the settings of Claude Code for the gateway. They apply to all of Claude Code."""
     _configure("claude", options)
 
 
 @takes_options(SetupOptions)
 def gemini(options: SetupOptions) -> None:
-    """Print or write what Gemini CLI needs to work with the gateway, and print what it is to be started with.
+    """Print or write the settings of Gemini CLI for the gateway, and print the variables to start it with.
 
     It learns the address of the gateway from environment variables only.
     """
@@ -256,7 +256,7 @@ def gemini(options: SetupOptions) -> None:
 
 @takes_options(ContextOptions)
 def qwen(options: ContextOptions) -> None:
-    """Print or write what Qwen Code needs to work with the gateway."""
+    """Print or write the settings of Qwen Code for the gateway."""
     _configure("qwen", options)
 
 

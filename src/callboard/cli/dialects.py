@@ -128,7 +128,7 @@ def dialects(
     ] = "",
     as_json: Json = False,
 ) -> None:
-    """Show how models spell calls: every dialect with an example, or one in full."""
+    """Show the formats of calls in text: every dialect with an example, or one in full."""
     if name and template:
         raise typer.BadParameter("name a dialect or give a template, not both")
     if template:

@@ -51,15 +51,17 @@ class DoctorOptions(BackendOptions):
         ),
     ] = False
     seconds: Annotated[
-        float, typer.Option(min=1, help="Seconds for all questions; what they do not suffice for is not asked.")
+        float, typer.Option(min=1, help="Time limit for all checks, in seconds. Remaining checks are skipped.")
     ] = 110.0
-    requests: Annotated[int, typer.Option(min=1, help="The most requests, likewise.")] = 150
+    requests: Annotated[int, typer.Option(min=1, help="Maximum number of requests. Remaining checks are skipped.")] = (
+        150
+    )
     as_json: Json = False
 
 
 @takes_options(DoctorOptions)
 def doctor(options: DoctorOptions) -> None:
-    """Ask a backend what Codex, Claude Code, Gemini CLI and Qwen Code would ask, and what it does by itself.
+    """Check if a backend works with Codex, Claude Code, Gemini CLI and Qwen Code, and find out its facts.
 
     Clients' requests go through a gateway in this process: what works, what is lost, what helps. Then the backend is
     asked itself: whether it holds schemas, gives log-probabilities, goes on from a prefill, and so on.

@@ -73,7 +73,7 @@ Responses, Messages or Gemini, alone or as {request, response}.",
     expect: Annotated[
         list[str] | None,
         typer.Option(
-            help='{"name": ..., "arguments": {...}}, a call that is right in place of what was called; repeatable. \
+            help='{"name": ..., "arguments": {...}}, the right call instead of the call that was made; repeatable. \
 `none` wants no call.',
             show_default=False,
         ),

@@ -49,11 +49,16 @@ def approve(
     call: CallName = "",
     edit: Annotated[
         str,
-        typer.Option(metavar="JSON", help="Run it with these arguments in place of the model's.", show_default=False),
+        typer.Option(
+            metavar="JSON", help="Run the call with these arguments instead of the model's.", show_default=False
+        ),
     ] = "",
     digest: Annotated[
         str,
-        typer.Option(help="Of what you have seen: if it is another by now, nothing is approved.", show_default=False),
+        typer.Option(
+            help="Digest of the call that you reviewed. If the call has changed since, it is not approved.",
+            show_default=False,
+        ),
     ] = "",
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     as_json: Json = False,
@@ -74,7 +79,7 @@ def approve(
 def deny(
     name: JobName,
     call: CallName = "",
-    reason: Annotated[str, typer.Option(help="Why, for the model to read.", show_default=False)] = "",
+    reason: Annotated[str, typer.Option(help="The reason; the model reads it.", show_default=False)] = "",
     as_json: Json = False,
 ) -> None:
     """Refuse a call of a job that waits for your approval; the job goes on without it."""
@@ -135,7 +140,7 @@ async def _find_open(store: DurableStore, job: DurableJob, call: str, *, is_ques
         raise CallerError(_describe_idle(job, call), path=path, hint=f"callboard jobs show {job.id} tells what it does")
     if len(chosen) > 1:
         names = ", ".join([f"{escape(each.call_id)} ({escape(each.name)})" for each in chosen])
-        raise CallerError(f"several wait: {names}", path=path, hint="name one of them behind the job")
+        raise CallerError(f"several wait: {names}", path=path, hint="name one of them after the job")
     if is_question is not None and chosen[0].is_question != is_question:
         message, command = (
             ("it is a question", "answer") if chosen[0].is_question else ("it is no question", "approve or deny")
@@ -311,7 +316,10 @@ def _confirm(question: str, *, yes: bool) -> None:
 def export(
     name: JobName,
     to: Annotated[
-        Path, typer.Option(metavar="DIR", help="Where its folder is made.", show_default="the current directory")
+        Path,
+        typer.Option(
+            metavar="DIR", help="The directory in which the folder is made.", show_default="the current directory"
+        ),
     ] = Path(),
 ) -> None:
     """Write a job into a folder of its name: its record, its steps as JSONL, and each prompt and reply as a file.

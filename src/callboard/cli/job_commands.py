@@ -79,7 +79,7 @@ class JobOptions:
     keep: Annotated[bool, typer.Option("--keep", help="Keep the job's working tree.")] = False
     wait: Wait = False
     background: Background = False
-    priority: Annotated[int, typer.Option(help="Of a job that a worker runs: the lowest comes first.")] = 0
+    priority: Annotated[int, typer.Option(help="Priority in the queue; lower numbers run first.")] = 0
     direct: Annotated[
         bool,
         typer.Option(
@@ -97,9 +97,7 @@ class JobOptions:
 @takes_options(JobOptions)
 def build(
     options: JobOptions,
-    prompt: Annotated[
-        str, typer.Argument(help="What is to be built. `-` reads standard input.", show_default=False)
-    ] = "",
+    prompt: Annotated[str, typer.Argument(help="The task. `-` reads standard input.", show_default=False)] = "",
     description: SameAsOption = "",
 ) -> None:
     """Build something: analyse, plan, implement, validate, deliver.
@@ -116,11 +114,11 @@ def build(
 @takes_options(JobOptions)
 def debug(
     options: JobOptions,
-    prompt: Annotated[str, typer.Argument(help="What goes wrong. `-` reads standard input.", show_default=False)] = "",
+    prompt: Annotated[str, typer.Argument(help="The symptoms. `-` reads standard input.", show_default=False)] = "",
     symptoms: SameAsOption = "",
     logs: Logs = None,
 ) -> None:
-    """Mend a fault: reproduce, investigate, isolate, fix, verify, commit.
+    """Fix a fault: reproduce, investigate, isolate, fix, verify, commit.
 
     Tests that fail are the measure, and may not be changed. Where it works and its exit codes are those of `build`.
     """
@@ -132,7 +130,9 @@ def review(
     options: JobOptions,
     prompt: Annotated[str, typer.Argument(help="The branch that is reviewed.", show_default=False)] = "",
     branch: SameAsOption = "",
-    base: Annotated[str, typer.Option(help="What it is compared with, where both last met.", show_default="HEAD")] = "",
+    base: Annotated[
+        str, typer.Option(help="Commit or branch to compare with, from the last common commit.", show_default="HEAD")
+    ] = "",
     pr: Annotated[int | None, typer.Option(min=1, help="A pull request, read through gh.", show_default=False)] = None,
 ) -> None:
     """Review a branch: gather, security, quality, compile. Nothing is changed.
@@ -145,13 +145,11 @@ def review(
 @takes_options(JobOptions, "access", "push", "pr")
 def triage(
     options: JobOptions,
-    prompt: Annotated[
-        str, typer.Argument(help="What was reported. `-` reads standard input.", show_default=False)
-    ] = "",
+    prompt: Annotated[str, typer.Argument(help="The report. `-` reads standard input.", show_default=False)] = "",
     description: SameAsOption = "",
     error_logs: Logs = None,
 ) -> None:
-    """Say what a report is about: the likely cause, how severe it is, what to do first. Nothing is changed."""
+    """Find the likely cause of a report, its severity and what to do first. Nothing is changed."""
     _run("triage", options, error_logs, description=_text(prompt, description, "--description"))
 
 

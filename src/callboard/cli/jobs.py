@@ -38,7 +38,7 @@ def trace(
     name: JobName,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
 ) -> None:
-    """Show where a job's time, tokens and money went: its rounds, and below each the calls that it made.
+    """Show the time, tokens and cost of a job by round and call.
 
     Each bar stands where in the job's time its reply or call was under way; the time between rounds in which the job
     waited for somebody is left out.
@@ -127,7 +127,7 @@ app = typer.Typer(no_args_is_help=True, help="Your jobs: coding jobs, chats, and
 
 @app.command("list")
 def list_jobs(
-    all_: Annotated[bool, typer.Option("--all", help="Of all directories, not of this one alone.")] = False,
+    all_: Annotated[bool, typer.Option("--all", help="List the jobs of all directories.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print a job a line.")] = False,
 ) -> None:
     """List the jobs, the newest first."""
@@ -257,7 +257,7 @@ def resume_job(
 
 
 def undo(name: JobName) -> None:
-    """Take back what a job did: its branch and its tree go; a chat's edits are taken out of your files."""
+    """Undo a job: delete its branch and its tree, or take a chat's edits out of your files."""
     from callboard.jobs.chat import undo_chat  # noqa: PLC0415
     from callboard.jobs.coding_kind import undo_job  # noqa: PLC0415
 

@@ -26,7 +26,7 @@ from callboard.mcp.sanitize import clean_text
 from callboard.mcp.server_report import list_states
 from callboard.text.display import collapse, escape, make_visible
 
-app = typer.Typer(no_args_is_help=True, help="MCP servers: those of callboard.toml, and of mcp.json files.")
+app = typer.Typer(no_args_is_help=True, help="MCP servers of callboard.toml and of mcp.json files.")
 pins = typer.Typer(no_args_is_help=True, help="The tools that are trusted, as they were at their first use.")
 app.add_typer(pins, name="pins")
 app.command("serve")(mcp_serve.serve)
@@ -130,7 +130,7 @@ def call_tool(
 def add_server(
     name: mcp_servers.Name,
     command: Annotated[
-        list[str] | None, typer.Argument(help="The program and its arguments, behind `--`.", show_default=False)
+        list[str] | None, typer.Argument(help="The program and its arguments, after `--`.", show_default=False)
     ] = None,
     url: Annotated[str, typer.Option(help="A server at a URL.", show_default=False)] = "",
     environment: Annotated[
@@ -138,10 +138,12 @@ def add_server(
         typer.Option("--env", help="KEY=VALUE; env:NAME takes one of your variables; repeatable.", show_default=False),
     ] = None,
     header: Annotated[
-        list[str] | None, typer.Option(help="KEY=VALUE, the value likewise; repeatable.", show_default=False)
+        list[str] | None,
+        typer.Option(help="KEY=VALUE; the value can be env:NAME or file:PATH; repeatable.", show_default=False),
     ] = None,
     protocol: Annotated[
-        str, typer.Option(help="What it speaks, where that is not found out: legacy, or a version.", show_default=False)
+        str,
+        typer.Option(help="Its protocol if Callboard cannot find it out: legacy, or a version.", show_default=False),
     ] = "",
     tools: Annotated[
         list[str] | None,

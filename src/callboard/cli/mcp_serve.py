@@ -92,7 +92,7 @@ def serve(
         Path | None,
         typer.Option("--directory", "-C", help="The repository that the agents work on.", show_default=False),
     ] = None,
-    transport: Annotated[Literal["stdio", "http"], typer.Option(help="What clients reach it by.")] = "stdio",
+    transport: Annotated[Literal["stdio", "http"], typer.Option(help="The address that clients use.")] = "stdio",
     host: Host = "127.0.0.1",
     port: Port = 8284,  # not the board's
     key: Annotated[

@@ -88,7 +88,7 @@ Mode = Annotated[
 Dialect = Annotated[
     str,
     typer.Option(
-        help="How calls are spelled if the tools stand in the prompt (callboard dialects).",
+        help="Format of calls if the tools are in the prompt (callboard dialects).",
         show_default="the profile's",
         autocompletion=complete.dialects,
     ),
@@ -113,7 +113,7 @@ McpFiles = Annotated[
     list[str] | None,
     typer.Option("--mcp", help="An mcp.json file, as other clients have it; repeatable.", show_default=False),
 ]
-Directory = Annotated[Path, typer.Option("--directory", "-C", help="Where the repository is.", show_default="here")]
+Directory = Annotated[Path, typer.Option("--directory", "-C", help="The repository's directory.", show_default="here")]
 NoSandbox = Annotated[
     bool,
     typer.Option("--no-sandbox", help="Run commands and tests unconfined: where the machine itself is the sandbox."),
@@ -128,7 +128,7 @@ JobName = Annotated[
         metavar="JOB", help="The job, or how its name begins.", show_default=False, autocompletion=complete.jobs
     ),
 ]
-Host = Annotated[str, typer.Option(help="Where to listen; wider than this machine only with --key.")]
+Host = Annotated[str, typer.Option(help="The address to listen on. An address beyond this machine needs --key.")]
 Port = Annotated[int, typer.Option(min=0, max=65535, help="0 takes a free one.")]
 LogLevel = Annotated[str, typer.Option(help="debug, info, warning or error.")]
 Budget = Annotated[

@@ -59,9 +59,7 @@ class RunCommandOptions:
     mode: Mode = ""
     max_rounds: MaxRounds = None
     budget: Budget = None
-    latest: Annotated[
-        bool, typer.Option("--continue", "-c", help="Go on with the conversation that was begun last.")
-    ] = False
+    latest: Annotated[bool, typer.Option("--continue", "-c", help="Continue the latest conversation.")] = False
     resume: Annotated[str, typer.Option(help="Go on with the conversation of this name.", show_default=False)] = ""
     fork: Annotated[
         str,

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-app = typer.Typer(no_args_is_help=True, help="Jobs that are submitted again and again, at the times of a line of cron.")
+app = typer.Typer(no_args_is_help=True, help="Submit jobs at the times of a line of cron.")
 
 _COMMANDS: Final = ("build", "debug", "review", "triage")
 
@@ -62,10 +62,11 @@ def add(
     agent: Annotated[
         str,
         typer.Option(
-            help="An agent that a worker knows, MODULE:NAME or FILE.py:NAME, for a prompt.", show_default=False
+            help="An agent that a worker serves, MODULE:NAME or FILE.py:NAME, instead of a coding agent.",
+            show_default=False,
         ),
     ] = "",
-    priority: Annotated[int, typer.Option(help="Of its jobs: the lowest comes first.")] = 0,
+    priority: Annotated[int, typer.Option(help="Priority of its jobs in the queue; lower numbers run first.")] = 0,
     as_json: Json = False,
 ) -> None:
     """Have workers submit a job at the times of a line of cron: a command of a coding agent, or an agent's prompt.
@@ -141,9 +142,7 @@ def _agent_template(agent: str, words: Sequence[str]) -> JobTemplate:
 
     prompt = words[0] if len(words) == 1 else ""
     if not prompt.strip():
-        raise CallerError(
-            "an agent gets one prompt", path="--agent", hint="write it in quotes, behind the line of cron"
-        )
+        raise CallerError("an agent gets one prompt", path="--agent", hint="write it in quotes, after the line of cron")
     reference = normalize_reference(agent)
     job_input = AgentInput(agent=reference, prompt=UserCanister(contents(prompt)))
     return JobTemplate(

@@ -88,7 +88,7 @@ class BackendOptions:
         str, typer.Option(help="The backend's URL, such as http://127.0.0.1:8080/v1.", show_default=False)
     ] = ""
     backend_wire: Annotated[
-        str, typer.Option(help="What it speaks: chat, responses, messages or gemini.", show_default="chat")
+        str, typer.Option(help="Its API: chat, responses, messages or gemini.", show_default="chat")
     ] = ""
     backend_key: Annotated[str, typer.Option(help="The environment variable with its key.", show_default=False)] = ""
     local: Annotated[
@@ -192,7 +192,7 @@ class ServeOptions(BackendOptions):
         float | None, typer.Option(help="Seconds that a backend may be silent.", show_default="600")
     ] = None
     heartbeat: Annotated[
-        float | None, typer.Option(help="Seconds until a silent stream says that it goes on.", show_default="10")
+        float | None, typer.Option(help="Seconds of silence until a stream gets a sign of life.", show_default="10")
     ] = None
     certificate: Annotated[str, typer.Option(help="A PEM file, for https.", show_default=False)] = ""
     private_key: Annotated[str, typer.Option(help="The PEM file of its key.", show_default=False)] = ""
@@ -202,7 +202,7 @@ class ServeOptions(BackendOptions):
 
 @takes_options(ServeOptions)
 def serve(options: ServeOptions) -> None:
-    """Serve any client on any model: Responses, Chat Completions, Messages and Gemini in front, any backend behind.
+    """Let any client use any model: Responses, Chat Completions, Messages and Gemini in front of any backend.
 
     Tool calls that models write into text become calls on the way. A backend that takes no tools gets them in its
     prompt. A client's own key is passed on to the only backend, unless that or the gateway has keys of its own.

@@ -237,7 +237,7 @@ def _report_import_errors(specification: str) -> Iterator[None]:
         raise CallerError(f"cannot be imported: {type(error).__name__}: {error}", path=specification) from error
 
 
-app = typer.Typer(no_args_is_help=True, help="Your tools, as models see them.")
+app = typer.Typer(no_args_is_help=True, help="Show and call your tools.")
 
 
 @app.command("list")

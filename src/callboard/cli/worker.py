@@ -59,7 +59,7 @@ class WorkerOptions:
 
 @takes_options(WorkerOptions)
 def worker(options: WorkerOptions) -> None:
-    """Run durable jobs: those of agents that are named here, and those of the coding agents.
+    """Run durable jobs of the agents that you name, and of the coding agents.
 
     Any number of workers share a database, which CALLBOARD_DATABASE_URL names: sqlite:////PATH/jobs.db on one machine,
     postgresql://... on many. The jobs of one that dies are taken over by the others. Told to stop, a worker hands its
