@@ -95,7 +95,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     calls: int = 0
     usage: dict[str, int] = {}
     cost: float | None = None
-    """In US dollars, None where it is not known."""
+    """Cost in US dollars; None if unknown."""
 
 
 class PhaseStarted(msgspec.Struct, frozen=True, tag_field="type", tag="phase_started"):
@@ -142,5 +142,5 @@ Step: TypeAlias = Event | PhaseStarted | PhaseEnded | Notice | PromptSent | Tree
 
 
 def encode_step(step: Step) -> bytes:
-    """The step as one line of JSON, without the line break."""
+    """Return the step as one line of JSON, without the line break."""
     return encode_json(step)

@@ -29,7 +29,7 @@ def jobs_directory() -> Path:
 
 
 def list_old_records() -> list[str]:
-    """The names of the jobs that an earlier version recorded, which this one does not read."""
+    """Return the names of jobs recorded by an earlier version, which this version cannot read."""
     return sorted([path.parent.name for path in jobs_directory().glob("*/job.json")], reverse=True)
 
 
@@ -40,13 +40,13 @@ class JobFolders:
         self.directory = directory or jobs_directory()
 
     def folder(self, identifier: str) -> Path:
-        """The folder of a job. Raises CallerError for a name that would lead elsewhere."""
+        """Return the folder of a job. Raises CallerError for a name that would lead elsewhere."""
         if not _NAME.fullmatch(identifier):
             raise CallerError("no name of a job", path=identifier, hint="callboard jobs list --all shows them")
         return self.directory / identifier
 
     def make(self, identifier: str) -> Path:
-        """The folder of a job, which is there then."""
+        """Make the folder of a job if it is missing, and return it."""
         folder = self.folder(identifier)
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         return folder

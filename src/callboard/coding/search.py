@@ -45,7 +45,7 @@ class Glob:
         self._patterns = [each.removeprefix("./").split("/") for each in _expand_braces(pattern)]
 
     def matches(self, path: str) -> bool:
-        """Whether the pattern matches a path."""
+        """Return whether the pattern matches a path."""
         names = path.split("/")
         return any(
             fnmatchcase(names[-1], steps[0]) if len(steps) == 1 else _match_steps(steps, names)
@@ -67,7 +67,7 @@ def _expand_braces(pattern: str) -> list[str]:
 
 
 def _match_steps(steps: list[str], names: list[str]) -> bool:
-    """Whether the steps match the names; `reached` holds how many names the steps so far can match."""
+    """Return whether the steps match the names; `reached` holds how many names the steps so far can match."""
     reached = {0}
     for step in steps:
         if step == "**":
@@ -165,7 +165,7 @@ def _list_files(workspace: Workspace, start: str) -> tuple[list[str], bool]:
 
 
 def _read_batch(workspace: Workspace, paths: Iterator[str]) -> list[Text] | None:
-    """The next texts, None when there are no more files."""
+    """Return the next texts, None when there are no more files."""
     texts: list[Text] = []
     room = _TEXT
     tried = False
@@ -205,7 +205,7 @@ def _send(process: Process, texts: Sequence[Text]) -> None:
 
 
 async def _read_numbers(process: Process) -> list[int]:
-    """The numbers of the lines that match in the next text."""
+    """Return the numbers of the lines that match in the next text."""
     assert process.stdout is not None  # noqa: S101  # it is a pipe
     answer = await process.stdout.readline()
     if not answer:

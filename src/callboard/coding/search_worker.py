@@ -19,7 +19,7 @@ MAX_LINES = 1000
 
 
 def numbers(expression: re.Pattern[str], text: str) -> Iterator[int]:
-    """The numbers of the lines that match, from 1. An empty text has none."""
+    """Return the numbers of the lines that match, from 1. An empty text has none."""
     search = expression.search
     for number, line in enumerate(text.removesuffix("\n").split("\n") if text else (), 1):
         if search(line):

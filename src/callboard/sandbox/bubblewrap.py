@@ -169,7 +169,7 @@ class Bubblewrap:
 
 
 def _process_limit(way: Way, confinement: Confinement) -> int | None:
-    """The limit on processes; None for root as root, whom none binds, and on old kernels, which count all of the user's."""
+    """Return the limit on processes; None for unmapped root, and on old kernels, which count all of the user's."""
     if os.getuid() == 0:
         return confinement.limits.processes if way == "mapped" else None
     release = re.match(r"(\d+)\.(\d+)", os.uname().release)
@@ -212,7 +212,7 @@ class _BubblewrapGuard:
         await _wait_readable(handle)
 
     async def has_begun(self) -> bool:
-        """Whether the command was started; else the output is bubblewrap's."""
+        """Return whether the command was started; else the output is bubblewrap's."""
         lines = (await self._status.read()).splitlines()
         return any(msgspec.json.decode(line, type=_Status).exit_code is not None for line in lines)
 

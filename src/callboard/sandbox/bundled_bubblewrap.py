@@ -55,7 +55,7 @@ _HINT = 'pip install --force-reinstall "callboard[coding]"'
 
 @cache
 def bundled_bubblewrap() -> Path | None:
-    """The directory of a private, verified copy of the wheel's files, which lives as long as this process.
+    """Return the directory of a private, verified copy of the wheel's files, which lives as long as this process.
 
     Returns:
         The directory that `PROGRAM` is beneath; None where the wheel is not installed.

@@ -151,7 +151,7 @@ async def _find_landlock() -> Landlock:
 
 
 def check_owner(program: Path) -> Path:
-    """The program's real path, if only root can have written it. Raises SandboxUnavailable."""
+    """Return the program's real path, if only root can have written it. Raises SandboxUnavailable."""
     place = Path(os.path.realpath(program))
     for each in (place, *place.parents):
         status = each.stat()

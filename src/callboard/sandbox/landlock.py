@@ -108,7 +108,7 @@ class Landlock:
 
 
 def _list_beside(directory: Path, protected: Sequence[Path]) -> Iterator[Path]:
-    """The entries of a directory without the protected ones; the directory itself if none is protected."""
+    """Return the entries of a directory without the protected ones; the directory itself if none is protected."""
     if not any(place.is_relative_to(directory) for place in protected):
         yield directory
     elif directory not in protected:

@@ -70,7 +70,7 @@ def _guard_devices() -> None:
 
 
 def _make_id_mapping(owner: int, group: int, user: int) -> int:
-    """A user namespace that maps `owner` to `user`; returns its descriptor."""
+    """Make a user namespace that maps `owner` to `user`; return its descriptor."""
     ready, go = os.pipe(), os.pipe()
     process = os.fork()
     if not process:
@@ -92,7 +92,7 @@ def _make_id_mapping(owner: int, group: int, user: int) -> int:
 
 
 def _open_mapped(source: str, mappings: dict[tuple[int, int], int], user: int) -> int:
-    """A detached mount of a path, with mapped owners."""
+    """Return a detached mount of a path, with mapped owners."""
     flags = _CLONE | _CLOSE_ON_EXEC | _RECURSIVE
     tree = _check(_libc.syscall(_OPEN_TREE, _HERE, os.fsencode(source), flags), source)
     status = os.stat(source)

@@ -176,7 +176,7 @@ def check_paths(places: Iterable[str], workspace: Path) -> list[PurePosixPath]:
 
 
 def path_steps(place: PurePosixPath) -> list[PurePosixPath]:
-    """The parents of a path in the workspace, outermost first, and the path."""
+    """Return the parents of a path in the workspace, outermost first, and the path."""
     return [*reversed(place.parents), place][1:]
 
 

@@ -72,7 +72,7 @@ class OutputFile:
 
 
 def read_end(path: Path, longest: int) -> str | None:
-    """The last lines of the output of a command that was under way, None where there was none."""
+    """Return the last lines of the output of an interrupted command; None if there was none."""
     try:
         text = path.read_bytes().decode("utf-8", "replace")
     except OSError:
@@ -345,7 +345,7 @@ _SET = {
 
 
 def build_environment(confinement: Confinement, home: Path, **further: str) -> dict[str, str]:
-    """The whole environment of a command; what the confinement adds comes last."""
+    """Return the whole environment of a command; what the confinement adds comes last."""
     passed = {name: value for name, value in os.environ.items() if name in _PASSED_VARIABLES or name.startswith("LC_")}
     # Found through HOME, which is another here.
     if is_reachable(rustup_home() / "toolchains"):

@@ -13,7 +13,7 @@ from mmap import PAGESIZE
 
 
 def list_processes(root: int, limit: int) -> list[int]:
-    """The process and its descendants; the search ends when there are more than `limit`."""
+    """Return the process and its descendants; the search ends when there are more than `limit`."""
     pids = [root]
     for pid in pids:
         if len(pids) > limit:

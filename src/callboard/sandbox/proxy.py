@@ -46,14 +46,14 @@ class HostList:
         self._entries = [_parse_entry(entry) for entry in entries]
 
     def allow(self, host: str, port: int) -> bool:
-        """Whether a host, by name or address, may be requested."""
+        """Return whether a host, by name or address, may be requested."""
         name = normalize_host(host)
         entries = [entry.host for entry in self._entries if port in entry.ports]
         subdomains = [each[1:] for each in entries if isinstance(each, str) and each.startswith("*.")]
         return name in entries or (isinstance(name, str) and name.endswith(tuple(subdomains)))
 
     def allow_address(self, address: str, port: int) -> bool:
-        """Whether an address that an allowed name resolved to may be connected to."""
+        """Return whether an address that an allowed name resolved to may be connected to."""
         parsed = _unwrap_ipv4(ipaddress.ip_address(address.partition("%")[0]))
         return (parsed.is_global and not parsed.is_multicast) or any(
             parsed == entry.host and port in entry.ports for entry in self._entries
@@ -69,7 +69,7 @@ def split_host_port(text: str, default: int) -> tuple[str, int]:
 
 
 def normalize_host(host: str) -> str | Address:
-    """The canonical spelling of a host, in which hosts are compared. Raises ValueError."""
+    """Return the canonical spelling of a host, in which hosts are compared. Raises ValueError."""
     try:
         return _unwrap_ipv4(ipaddress.ip_address(host))
     except ValueError:
@@ -93,7 +93,7 @@ def _parse_entry(text: str) -> HostEntry:
 
 
 def _unwrap_ipv4(address: Address) -> Address:
-    """The IPv4 address that an IPv6 address embeds, else the address."""
+    """Return the IPv4 address that an IPv6 address embeds, else the address."""
     if isinstance(address, ipaddress.IPv6Address):
         if address in _NAT64:
             return ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)

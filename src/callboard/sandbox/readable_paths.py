@@ -56,7 +56,7 @@ _MAX_FILE = 64 * 1024
 
 
 def find_readable_paths(confinement: Confinement) -> list[Path]:
-    """The paths to show besides the system's, each at its own place, none of them beneath another."""
+    """Return the paths to show besides the system's, each at its own place, none of them beneath another."""
     wanted_paths = [
         *(
             place
@@ -91,7 +91,7 @@ def find_readable_paths(confinement: Confinement) -> list[Path]:
 
 
 def interpreter_paths() -> list[Path]:
-    """The directories of our own Python."""
+    """Return the directories of our own Python."""
     return [Path(sys.prefix), Path(sys.base_prefix), *_find_base_python(Path(sys.prefix))]
 
 
@@ -105,7 +105,7 @@ def rustup_home() -> Path:
 
 
 def worktree_paths(workspace: Path) -> list[Path]:
-    """The directory of the repository if the workspace is a git worktree, else none.
+    """Return the directory of the repository if the workspace is a git worktree, else none.
 
     The `.git` of a worktree is a file, which a command may have written. So it counts only where the repository points
     back: gitrepository-layout(5), `worktrees/<id>/gitdir`.
@@ -134,7 +134,7 @@ def resolve_writable_places(confinement: Confinement) -> Confinement:
 
 
 def resolve_writable(directory: Path) -> Path:
-    """The real path of a directory that a command may write to. Raises CallerError."""
+    """Return the real path of a directory that a command may write to. Raises CallerError."""
     place = Path(os.path.realpath(directory))
     if not place.is_dir():
         raise CallerError("there is no such directory", path=str(directory))
@@ -182,7 +182,7 @@ def _find_base_python(prefix: Path) -> Iterator[Path]:
 
 
 def _may_be_shown(place: Path, homes: Iterable[Path]) -> bool:
-    """Whether neither the path nor what it links to is or holds a home directory or keys."""
+    """Return whether neither the path nor its target is or contains a home directory or keys."""
     for each in {place, Path(os.path.realpath(place))}:
         for home in homes:
             if _is_beneath(home, [each]):

@@ -309,7 +309,7 @@ def seccomp_filter(machine: str, *, namespaces: bool) -> bytes:
 
 
 def parse_machine(machine: str) -> Machine:
-    """The name of the machine in the tables. Raises SandboxUnavailable for one that they do not have."""
+    """Return the name of the machine in the tables. Raises SandboxUnavailable for one that they do not have."""
     match machine:
         case "x86_64" | "AMD64":
             return "x86_64"
@@ -320,7 +320,7 @@ def parse_machine(machine: str) -> Machine:
 
 
 def list_rules(*, namespaces: bool) -> tuple[SyscallRule, ...]:
-    """The rules for a command, in order: the first that matches holds."""
+    """Return the rules for a command, in order: the first that matches holds."""
     return REFUSED if namespaces else (*REFUSED, *SHARED)
 
 

@@ -42,7 +42,7 @@ class _SupervisorGuard:
             self._ours.shutdown(socket.SHUT_WR)
 
     def read_error(self) -> str:
-        """Why the command could not be started, "" if it was."""
+        """Return the reason why the command could not be started, "" if it was."""
         self._ours.setblocking(False)
         with suppress(OSError):
             return self._ours.recv(4096).decode(errors="replace")

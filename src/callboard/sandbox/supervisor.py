@@ -61,7 +61,7 @@ def _check(result: int) -> int:
 
 
 def landlock_version() -> int:
-    """The version of the kernel's Landlock, 0 for none."""
+    """Return the version of the kernel's Landlock, 0 for none."""
     version: int = _libc.syscall(_CREATE, None, 0, _VERSION) if _linux else 0
     return min(max(0, version), len(_FILES) - 1)
 
@@ -103,7 +103,7 @@ def _install_filter(descriptor: int) -> None:
 
 
 def _environment() -> dict[bytes, bytes]:
-    """The environment as this process got it; Python adds the locale that it chose to `os.environ`."""
+    """Return the environment as this process got it; Python adds the locale that it chose to `os.environ`."""
     if not _linux:
         return dict(os.environb)
     with open("/proc/self/environ", "rb") as file:
@@ -127,7 +127,7 @@ def _exec_restricted(command: list[str], restrictions: list[tuple[str, str]], se
 
 
 def _descendants(root: int) -> list[int]:
-    """All descendants of a process. /proc is read whole, as this is done once."""
+    """Return all descendants of a process. /proc is read whole, as this is done once."""
     parents = {}
     for name in os.listdir("/proc"):
         if name.isdigit():

@@ -96,7 +96,7 @@ class ConfinedDirectory:
             os.close(opened)
 
     def read(self, path: str, limit: int) -> bytes:
-        """The bytes of a file. Raises OSError for more than `limit`."""
+        """Return the bytes of a file. Raises OSError for more than `limit`."""
         with self.open(path) as file:
             data = file.read(limit + 1)
         if len(data) > limit:
@@ -117,7 +117,7 @@ class ConfinedDirectory:
             return os.fdopen(opened, "rb")
 
     def stat(self, path: str) -> os.stat_result:
-        """The status of what a path leads to."""
+        """Return the status of the target of a path."""
         with self._resolve(path) as entry:
             return os.stat(entry.name, dir_fd=entry.parent, follow_symlinks=False)
 
@@ -179,7 +179,7 @@ class ConfinedDirectory:
 
     @contextmanager
     def directory(self, path: str) -> Iterator[int]:
-        """A descriptor of a directory, open within the `with` block."""
+        """Return a descriptor of a directory, open within the `with` block."""
         with self._resolve(path) as entry:
             self._check_guard(entry.path, path, None)
             opened = os.open(entry.name, DIRECTORY, dir_fd=entry.parent)
@@ -220,7 +220,7 @@ class ConfinedDirectory:
                 raise PermissionError(f"a rule keeps this call from {path!r}{leads}")
 
     def _hard_links(self, canonical: str, status: os.stat_result | None) -> list[str]:
-        """The other names, beneath the root, of a file that has several."""
+        """Return the other names, beneath the root, of a file that has several."""
         if status is None or not stat.S_ISREG(status.st_mode) or status.st_nlink < 2:  # its own is one
             return []
         names: list[str] = []
@@ -310,7 +310,7 @@ class ConfinedDirectory:
         return ResolvedPath(opened[-1], ".", "/".join(names))
 
     def _reversed_steps(self, path: str, whole: str, *, change: bool) -> list[str]:
-        """The names of a path, last first, from the root if it is absolute; `whole` is the path for an error."""
+        """Return the names of a path, last first, from the root if it is absolute; `whole` is the path for an error."""
         names = _split(path)
         if path.startswith("/"):
             root = next((root for root in self._spellings if names[: len(root)] == root), None)
@@ -324,7 +324,7 @@ class ConfinedDirectory:
         return names[::-1]
 
     def _missing_path(self, steps: list[str], path: str) -> str:
-        """The path where missing directories would be made: what is not there cannot be a link."""
+        """Return the path where missing directories would be made: what is not there cannot be a link."""
         names: list[str] = []
         for step in steps:
             if step != "..":
@@ -382,7 +382,7 @@ def _copy_owner(opened: int, like: os.stat_result) -> None:
 
 
 def _file_status(name: str, parent: int) -> os.stat_result | None:
-    """The status of a regular file, None where there is none."""
+    """Return the status of a regular file, or None."""
     try:
         status = os.stat(name, dir_fd=parent, follow_symlinks=False)
     except FileNotFoundError:
@@ -393,7 +393,7 @@ def _file_status(name: str, parent: int) -> os.stat_result | None:
 
 @contextmanager
 def _open_steps(root: int, steps: tuple[str, ...]) -> Iterator[int]:
-    """The directory that these steps lead to, none of them a link."""
+    """Return the directory that these steps lead to, none of them a link."""
     opened = os.dup(root)
     try:
         for step in steps:

@@ -51,11 +51,11 @@ class ControlTokens:
         """Matches up to the character to remove, or what may become an escaped token when more of the text comes."""
 
     def escape(self, text: str, *, everything: bool = True) -> str:
-        """The text without control tokens. Without `everything`, markup stays as it is unless it is escaped already."""
+        """Escape the control tokens. Without `everything`, markup stays as it is unless it is escaped already."""
         return self.escape_all([text], everything=everything)[0]
 
     def escape_all(self, texts: Sequence[str], *, everything: bool = True) -> list[str]:
-        """The texts, none of them and not their concatenation with control tokens: a template may join them."""
+        """Return the texts, none of them and not their concatenation with control tokens: a template may join them."""
         plain = _fold("".join(texts))
         if not any(opener in plain for opener in self.openers):
             return [*texts]
@@ -95,7 +95,7 @@ class Unescaper:
         """A token's first character, which was released already, and what came after it."""
 
     def feed(self, text: str) -> str:
-        """The part of the text so far that is certain."""
+        """Return the part of the text so far that is certain."""
         if self._in_json and (self._cut or "\\" in text):
             text = self._write_out(self._cut + text)
         if not text:

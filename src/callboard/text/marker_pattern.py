@@ -61,14 +61,14 @@ class MarkerPattern:
         return re.compile(_partial(_atoms(self.template), done))
 
     def match(self, text: str, at: int) -> Match | bool | None:
-        """The match at that position; None for none; True where the text ends too early to say."""
+        """Return the match at that position; None for none; True where the text ends too early to say."""
         match = self._pattern.match(text, at)
         if match is None:
             return None
         return _match(match) if (match.lastgroup or "").startswith("done") else True
 
     def match_end(self, text: str, at: int) -> Match | None:
-        """The match where the text is at its end: what has to follow may then be cut off."""
+        """Return the match where the text is at its end: what has to follow may then be cut off."""
         match = self._pattern.match(text, at)
         return None if match is None or match["end"] is None else _match(match, cut=True)
 
@@ -80,7 +80,7 @@ def _match(match: re.Match[str], *, cut: bool = False) -> Match:
 
 @lru_cache(maxsize=4096)
 def compile_marker(template: str, then: tuple[str, ...] = ()) -> MarkerPattern:
-    """The marker of a template, compiled once as long as it is in use."""
+    """Return the marker of a template, compiled once as long as it is in use."""
     return MarkerPattern(template, then)
 
 

@@ -38,7 +38,7 @@ _PROMPT: Final = re.compile(r"^[$%>] ?", re.MULTILINE)
 
 
 def normal_form(text: str) -> str:
-    """The text with escapes and entities undone, in one case, with single blanks and line breaks."""
+    """Return the text with escapes and entities undone, in one case, with single blanks and line breaks."""
     for _ in range(_LAYERS):
         undone = _undo(text)
         if undone == text:
@@ -51,7 +51,7 @@ def normal_form(text: str) -> str:
 
 
 def spellings(text: str) -> tuple[str, ...]:
-    """The text, then the text without one, two, three ... of its disguises; each one once."""
+    """Return the text, then the text without one, two, three ... of its disguises; each one once."""
     layers = [text]
     for _ in range(_LAYERS):
         undone = html.unescape(layers[-1])
@@ -66,24 +66,24 @@ def spellings(text: str) -> tuple[str, ...]:
 
 
 def bare(text: str) -> str:
-    """The text's letters and digits, which escapes do not change."""
+    """Return the text's letters and digits, which escapes do not change."""
     return _NOT_BARE.sub("", text)
 
 
 def code_blocks(text: str) -> list[str]:
-    """The code in the text's fences and `<pre>` elements, and the lines with a prompt, all without prompts."""
+    """Return the code in the text's fences and `<pre>` elements, and the lines with a prompt, all without prompts."""
     codes = [match["fenced"] or match["line"] or _TAG.sub("", match["pre"] or "") for match in _CODE.finditer(text)]
     return [_PROMPT.sub("", code).strip() for code in codes]
 
 
 def without_prefixes(text: str) -> str:
-    """The text without what begins its lines, if several lines begin so."""
+    """Return the text without the prefix of its lines, if several lines share one."""
     stripped, count = _PREFIX.subn("", text)
     return stripped if count > 1 else text
 
 
 def visible(text: str) -> str:
-    """The text in plain letters, without the characters that do not show."""
+    """Return the text in plain letters, without the characters that do not show."""
     if text.isascii():
         return text
     text = unicodedata.normalize("NFKC", text)

@@ -22,5 +22,5 @@ class StringBuilder:
         return (self._bytes[begin:] if begin else self._bytes).decode("utf-8", "surrogatepass")
 
     def __len__(self) -> int:
-        """In bytes."""
+        """Return the length in bytes."""
         return len(self._bytes)

@@ -11,14 +11,14 @@ _MAX_COMPARED: Final = 64
 
 
 def find_closest(name: str, names: Iterable[str], *, most: int = 1, cutoff: float = 0.5) -> list[str]:
-    """The names most like `name`, best first; `cutoff` is difflib's ratio, from 0 (anything) to 1 (equal)."""
+    """Return the names most like `name`, best first; `cutoff` is difflib's ratio, from 0 (anything) to 1 (equal)."""
     from difflib import get_close_matches  # noqa: PLC0415 - 7 ms that only a misspelled name needs
 
     return get_close_matches(name[:_MAX_COMPARED], list(names), most, cutoff)
 
 
 def suggest(name: str, names: Iterable[str]) -> str:
-    """A hint for a message: up to three names like `name`, else the first 20 of all names."""
+    """Return a hint for a message: up to three names like `name`, else the first 20 of all names."""
     known = list(names)
     if not known:
         return "there are no tools"

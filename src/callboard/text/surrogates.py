@@ -29,7 +29,7 @@ def replace_halves(json: str) -> str:
 
 
 def join_halves(json: str, before: str = "") -> tuple[str, str, str]:
-    """The JSON of a stream's next piece, with the halves that its strings begin and end with put together.
+    """Return the JSON of a stream's next piece, with the halves that its strings begin and end with put together.
 
     Args:
         json: A piece of a stream, whole JSON.
@@ -65,7 +65,7 @@ def encode_json(value: Any) -> bytes:
 
 
 def escape_surrogates(text: str) -> str:
-    """The text with halves of surrogate pairs escaped, so that UTF-8 can encode it."""
+    """Return the text with halves of surrogate pairs escaped, so that UTF-8 can encode it."""
     return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 

@@ -72,7 +72,7 @@ def put_code(
 
 
 def _diff_spans(old: list[str], new: list[str]) -> tuple[Span, ...]:
-    """The spans where the lines differ; one span of all lines for a large text."""
+    """Return the spans where the lines differ; one span of all lines for a large text."""
     if len(old) + len(new) > MAX_COMPARED:
         return (Span(1, len(old), len(new)),)
     opcodes = SequenceMatcher(None, old, new, autojunk=False).get_opcodes()
@@ -167,7 +167,7 @@ class CodeBlockApplier:
                 self.emit(event)
 
     def _call_for(self, block: CodeBlock) -> InvocationCanister | None:
-        """The call that applies a block, None if the block is for no file."""
+        """Return the call that applies a block, None if the block is for no file."""
         data = {name: self._read(name) for name in self.files}
         texts = {name: text.decode("utf-8", "replace") for name, text in data.items() if text is not None}
         names = {name: _names(text, name) for name, text in texts.items()}

@@ -58,7 +58,7 @@ class CodeBlock(msgspec.Struct, frozen=True):
 
 
 def parse_code_blocks(reply: str) -> list[CodeBlock]:
-    """The code blocks of a reply in their order; the last one may be open."""
+    """Return the code blocks of a reply in their order; the last one may be open."""
     blocks: list[CodeBlock] = []
     before = ""
     fence, info, language = "", "", ""
@@ -116,7 +116,7 @@ def _end_of_string(line: str, end: str, tokens: re.Pattern[str]) -> str:
 
 
 def _language(info: str) -> str:
-    """The language that a fence names, in lower case."""
+    """Return the language that a fence names, in lower case."""
     word = re.split(r"[\s:=,{}]+", info)[0].lower()
     return "" if "." in word else word
 
@@ -169,5 +169,5 @@ def file_of_block(
 
 
 def _fits(block: CodeBlock, path: str) -> bool:
-    """Whether a file of this name may be in the block's language."""
+    """Return whether a file of this name may be in the block's language."""
     return not block.suffixes or path.endswith(block.suffixes)

@@ -37,7 +37,7 @@ _HASH: Final = re.compile(r"\b(?=[a-f]*\d)[0-9a-f]{7,40}\b")
 
 
 def format_commit_message(job: Job, summary: str) -> str:
-    """The message of the job's commit: the model's summary of the change, else the task; and the job's name."""
+    """Return the message of the job's commit: the model's summary of the change, else the task; and the job's name."""
     subject, body = _split(summary)
     if not subject:
         subject, body = _shorten(job.description), ""
@@ -55,7 +55,7 @@ def format_pull_request(
     dropped_tests: Sequence[str] = (),
     issue: int | None,
 ) -> PullRequest:
-    """The pull request: what was asked, what changed, how it was tested, and what is missing.
+    """Return the pull request: what was asked, what changed, how it was tested, and what is missing.
 
     `dropped_tests` are tests that the model wrote and that fail on the code as it is.
     """
@@ -93,21 +93,21 @@ def _is_claim(sentence: str, known: set[str]) -> bool:
 
 
 def format_findings(findings: Sequence[Finding]) -> str:
-    """The findings, a line each."""
+    """Return the findings, a line each."""
     if not findings:
         return "No faults were found."
     return "\n".join(f"{each.file}:{each.line}: {each.severity}: {each.problem}" for each in findings)
 
 
 def strip_code(answer: str) -> str:
-    """An answer for the phases after it: without code and JSON, which look like work that is done."""
+    """Return an answer for later phases, without code and JSON, which look like finished work."""
     plain = re.sub(r"```.*?(```|\Z)", "", answer, flags=re.DOTALL)
     lines = [line for line in plain.splitlines() if not line.lstrip().startswith(("{", "}", "[{"))]
     return re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).strip()[:MAX_SUMMARY]
 
 
 def _split(summary: str) -> tuple[str, str]:
-    """The subject and the body of a commit message."""
+    """Return the subject and the body of a commit message."""
     plain = re.sub(r"^```\w*\n|\n```$", "", summary.strip())
     first, _, rest = plain.partition("\n")
     first = first.strip().lstrip("# ").removeprefix("Subject:").strip("*` ")

@@ -62,7 +62,7 @@ class Project:
                 self._go_folders.setdefault(posixpath.dirname(path), []).append(path)
 
     def find(self, path: str) -> str:
-        """The file of this path, else the only one that ends so; "" for none."""
+        """Return the file of this path, else the only one that ends so; "" for none."""
         if path in self._files:
             return path
         ends = [each for each in self._by_end.get(path.rpartition("/")[2], ()) if each.endswith(f"/{path}")]
@@ -74,7 +74,7 @@ class Project:
         return [each for each in self._modules.values() if each is not None]
 
     def load(self, path: str) -> Module | None:
-        """The module in a file, None if it is not to be read."""
+        """Return the module in a file, None if it is not to be read."""
         if path not in self._modules and path in self._files and len(self._modules) < MAX_MODULES:
             text = self._read(path)
             self._modules[path] = None if text is None else Module(path, text.replace("\r\n", "\n"))
@@ -114,7 +114,7 @@ class Project:
         return next((matches for path in paths if (matches := self.resolve(path, name, seen))), [])
 
     def _locate(self, path: str, spelled: str) -> list[str]:
-        """The files that an import in a file means."""
+        """Return the files that an import in a file means."""
         folder = posixpath.dirname(path)
         if path.endswith(".py"):
             return self._locate_python(folder, spelled)
@@ -162,7 +162,7 @@ class Project:
 
 
 def find_parts(task: str, report: TestReport | None, chosen: Sequence[str], project: Project) -> list[Part]:
-    """The parts of files that a prompt needs, the most needed first.
+    """Return the parts of files that a prompt needs, the most needed first.
 
     Counted are the failed tests of the report, and the definitions of the `chosen` files that the task names.
     """
@@ -200,7 +200,7 @@ class _Finder:
         return {name.rpartition(".")[2] for _, name in self._known}
 
     def list_definitions(self, path: str) -> list[str]:
-        """The names of the definitions of a file."""
+        """Return the names of the definitions of a file."""
         module = self._project.load(path)
         return [*module.definitions] if module else []
 
@@ -238,7 +238,7 @@ class _Finder:
             self.parts.append(Part(path, max(1, line - _AROUND), line + _AROUND))
 
     def find_uses(self, parts: Iterable[Part]) -> list[tuple[str, str]]:
-        """The definitions of the names that are used in parts."""
+        """Return the definitions of the names that are used in parts."""
         matches: list[tuple[str, str]] = []
         for part in [*parts][:_MAX_PARTS]:
             module = self._project.load(part.path)
@@ -256,14 +256,14 @@ class _Finder:
         return matches
 
     def _find_fixtures(self, module: Module, part: Part) -> Iterator[tuple[str, str]]:
-        """The fixtures of `conftest.py` that a test names."""
+        """Return the fixtures of `conftest.py` that a test names."""
         words = {*re.findall(r"\w+", module.text_of(part))}
         for folder in PurePosixPath(part.path).parents:
             path = posixpath.normpath(posixpath.join(str(folder), "conftest.py"))
             yield from ((path, name) for name in self.list_definitions(path) if name in words)
 
     def find_callers(self, names: set[str]) -> Iterator[tuple[str, str]]:
-        """The functions and methods that use one of the names."""
+        """Return the functions and methods that use one of the names."""
         for module in self._project.modules:
             for name, list_definitions in module.definitions.items():
                 # Deeper ones are in those around them.
@@ -288,7 +288,7 @@ class _Finder:
         return new
 
     def _shorten(self, module: Module, name: str, part: Part) -> list[Part]:
-        """A definition; of a long class its head, and the methods that are used."""
+        """Return a definition, or the head and the used methods of a long class."""
         if part.end - part.start < MAX_LINES:
             return [part]
         inner = [each for each in module.definitions if each.startswith(f"{name}.") and each.count(".") <= 1]

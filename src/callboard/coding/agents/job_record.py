@@ -59,7 +59,7 @@ class JobRecord(Protocol):
         ...
 
     def should_leave(self) -> bool:
-        """Whether this process leaves the job now, at the beginning of a round; then it is left."""
+        """Return whether this process leaves the job now, at the beginning of a round; then it is left."""
         ...
 
     def should_wait(self, failure: CallboardError) -> bool:
@@ -67,7 +67,7 @@ class JobRecord(Protocol):
         ...
 
     def open_journal(self, name: str, start: RunProgress | None = None) -> RunRecord:
-        """The journal of a run, by a name that no other run of the job has; `start` is the progress where none is saved."""
+        """Open the journal of a run by its unique name in the job; `start` is the progress if none is saved."""
         ...
 
     def find_answers(self, calls: Sequence[InvocationCanister]) -> tuple[Mapping[str, Answer], Mapping[str, Any]]:
@@ -75,7 +75,7 @@ class JobRecord(Protocol):
         ...
 
     def steps(self) -> Iterable[Step | Canister]:
-        """The steps that earlier processes recorded."""
+        """Return the steps that earlier processes recorded."""
         ...
 
     def add(self, step: Step) -> None:
@@ -133,22 +133,22 @@ class JobMemory(msgspec.Struct, kw_only=True, omit_defaults=True):
 
     @classmethod
     def load(cls, record: dict[str, Any]) -> JobMemory:
-        """The notes in a job's record."""
+        """Return the notes in a job's record."""
         return msgspec.convert(record, cls)
 
     def dump_for_fork(self) -> dict[str, Any]:
-        """The notes that a fork begins with; the tests' last report and the time are its own."""
+        """Return the notes that a fork begins with; the tests' last report and the time are its own."""
         fields = self.dump()
         return {name: value for name, value in fields.items() if name not in _NOT_FORKED}
 
     def dump(self) -> dict[str, Any]:
-        """The notes as JSON has them."""
+        """Return the notes as JSON has them."""
         fields: dict[str, Any] = msgspec.json.decode(encode_json(self))
         return fields
 
 
 def trim_report(report: TestReport | None) -> TestReport | None:
-    """A report without the messages of most failures."""
+    """Return a report without the messages of most failures."""
     if report is None:
         return None
     first, rest = report.failures[:MAX_FAILURES], report.failures[MAX_FAILURES:]

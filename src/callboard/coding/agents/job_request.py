@@ -130,7 +130,7 @@ def request_of(kind: str, directory: str, job_input: Mapping[str, Any], settings
 
 
 def parse_access(name: str, path: str) -> Access:
-    """The access of this name; `path` says where the name comes from. Raises CallerError."""
+    """Return the access of this name; `path` says where the name comes from. Raises CallerError."""
     for level in ACCESS_LEVELS:
         if level == name:
             return level
@@ -138,7 +138,7 @@ def parse_access(name: str, path: str) -> Access:
 
 
 def read_logs(file: Path) -> str:
-    """The end of a file of logs, however long it is; of an endless one, such as a device, the end of its beginning.
+    """Return the end of a log file of any length; for an endless file, such as a device, the end of its beginning.
 
     Raises CallerError.
     """

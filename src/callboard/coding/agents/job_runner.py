@@ -33,7 +33,7 @@ from callboard.modes import get_plan
 
 
 async def add_github_text(request: JobRequest) -> JobRequest:
-    """The request with the text of its issue or pull request, and the branch of the latter. Raises CallerError."""
+    """Add the text of the request's issue or pull request, and the branch of the pull request. Raises CallerError."""
     if request.github_text:
         return request
     if request.issue:
@@ -137,7 +137,7 @@ class JobRunner:
         return self._finish(runner.missing, runner.phase, runner.why)
 
     def end(self, state: JobState, reason: str, error: str = "") -> Job:
-        """The job as it ended."""
+        """Return the job as it ended."""
         self._update(state=state, reason=reason, error=error)
         return self.job
 

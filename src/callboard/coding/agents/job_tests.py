@@ -94,20 +94,20 @@ class JobTests:
         self._digest = ""
 
     async def digest(self) -> str:
-        """The name of the tree's content."""
+        """Return the name of the tree's content."""
         return self._digest or await self._look()
 
     async def changed_files(self) -> tuple[str, ...]:
-        """The files that differ from where the job began."""
+        """Return the files that differ from where the job began."""
         await self.digest()
         return self._changed_files
 
     async def must_run(self) -> bool:
-        """Whether the tests have still to run on the tree as it is."""
+        """Return whether the tests have yet to run on the current tree."""
         return self.is_testable and await self.digest() not in self._reports
 
     async def report(self) -> TestReport | None:
-        """The report of all tests on the tree as it is; None where they cannot be run."""
+        """Return the report of all tests on the current tree; None if they cannot be run."""
         if not self.is_testable:
             return None
         digest = await self.digest()
@@ -147,7 +147,7 @@ class JobTests:
         self._untested = f"{UNTESTED}: {why}"
 
     def _run_of_model(self, digest: str) -> TestReport | None:
-        """A run of all tests on this content that the model asked for."""
+        """Return a run of all tests on this content that the model asked for."""
         if self.first is None:
             return None
         command = self.first.command

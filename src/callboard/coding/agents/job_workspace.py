@@ -76,7 +76,7 @@ class JobPolicy(Policy):
         return self.current().permits(invoker, arguments)
 
     def current(self, default: Rule = DEFAULT) -> Policy:
-        """The policy as of now; `default` is for calls that no other rule matches."""
+        """Return the policy as of now; `default` is for calls that no other rule matches."""
         return Policy([default, *self._current_rules()], root=self._directory)
 
     def _current_rules(self) -> Iterator[Rule]:
@@ -210,15 +210,15 @@ class JobWorkspace:
         return [tools, self.results.ensemble()]
 
     def only_looks(self, invocation: InvocationCanister) -> bool:
-        """Whether the call reads or searches files, and changes none."""
+        """Return whether the call reads or searches files, and changes none."""
         return single_action(invocation.name, invocation.arguments or {}) in _LOOKS
 
     def new_files(self, task: str) -> list[str]:
-        """The source files that a task names and that are not there yet."""
+        """Return the source files that a task names and that do not exist yet."""
         return new_files(task, self.files)
 
     async def prompt_context(self, parts: Iterable[PromptPart], task: str) -> dict[str, str]:
-        """The parts of a prompt that Callboard finds out itself, by title."""
+        """Return the parts of a prompt that Callboard finds out itself, by title."""
         context: dict[str, str] = {}
         for part in parts:
             match part:
@@ -270,7 +270,7 @@ class JobWorkspace:
             return ""
 
     async def _diff(self) -> tuple[str, int]:
-        """The change under review, else what the job changed; and how many files of it the policy hides."""
+        """Return the change under review, else what the job changed; and how many files of it the policy hides."""
         if self._request.kind != "review":
             return (await self._tree.changes()).diff, 0
         repository = self._tree.repository
@@ -285,7 +285,7 @@ class JobWorkspace:
             return None
 
     def _show_code(self, task: str) -> dict[str, str]:
-        """The tests and the code for a prompt. They count as read by the model, so that it may edit them."""
+        """Show the tests and the code for a prompt. They count as read by the model, so that it may edit them."""
         report = self.tests.last
         project = Project(self.files, lambda path: self._read(path, MAX_MODULE))
         chosen = choose_files(task, self.files, self._read)

@@ -68,11 +68,11 @@ class Module:
         self._read_assignments()
 
     def text_of(self, part: Part) -> str:
-        """The text of a part, at most `MAX_LINES`."""
+        """Return the text of a part, at most `MAX_LINES`."""
         return "\n".join(self.lines[part.start - 1 : min(part.end, part.start + MAX_LINES - 1)])
 
     def enclosing(self, line: int) -> str:
-        """The name of the innermost definition around a line, "" for none."""
+        """Return the name of the innermost definition around a line, "" for none."""
         around = [
             (part.end - part.start, name)
             for name, parts in self.definitions.items()
@@ -82,17 +82,17 @@ class Module:
         return min(around)[1] if around else ""
 
     def import_lines(self) -> list[Part]:
-        """The import statements."""
+        """Return the import statements."""
         return [Part(self.path, line, self._find_statement_end(line)) for line in self.imports]
 
     def _find_start(self, line: int) -> int:
-        """The line of the first decorator above a definition."""
+        """Return the line of the first decorator above a definition."""
         while line > 1 and self.lines[line - 2].lstrip().startswith("@"):
             line -= 1
         return line
 
     def _find_statement_end(self, line: int) -> int:
-        """The line that closes the brackets which the statement opens."""
+        """Return the line that closes the brackets which the statement opens."""
         depth = 0
         for number in range(line - 1, min(len(self.lines), line + MAX_LINES)):
             text = self.lines[number]
@@ -145,7 +145,7 @@ class Module:
 
 
 def _read_pairs(listed: str, between: str) -> Iterator[tuple[str, str]]:
-    """The names of a list, each with the name that it gets: `a as b, c`."""
+    """Return the names of a list, each with the name that it gets: `a as b, c`."""
     for each in listed.split(","):
         name, _, local = " ".join(each.split()).partition(between)
         if name:
@@ -153,6 +153,6 @@ def _read_pairs(listed: str, between: str) -> Iterator[tuple[str, str]]:
 
 
 def _go_package(path: str) -> str:
-    """The name of a package by its import path."""
+    """Return the name of a package by its import path."""
     parts = path.split("/")
     return parts[-2] if len(parts) > 1 and re.fullmatch(r"v\d+", parts[-1]) else parts[-1]

@@ -111,7 +111,7 @@ class PhaseRunner:
 
     @property
     def findings(self) -> tuple[Finding, ...] | None:
-        """Of a review."""
+        """Findings of a review."""
         return self.memory.findings
 
     @property
@@ -260,7 +260,7 @@ class PhaseRunner:
         self._facts.wants_tests = any(map(is_test_file, self._new_files))
 
     def _rounds_left(self, phase: Phase) -> int:
-        """How many replies the phase may still take; at 0 that is what is missing."""
+        """Return how many more replies the phase may take; 0 is reported as missing evidence."""
         rounds = phase.rounds - (self.rounds - self._rounds_before)
         if self.request.max_rounds is not None:
             rounds = min(rounds, self.request.max_rounds - self.rounds)
@@ -294,7 +294,7 @@ class PhaseRunner:
         return (*history[: earlier.history_length], *run.result.canisters)
 
     def _find_start(self, history_length: int) -> RunProgress | None:
-        """How far a run came whose journal is another job's, at the end of so many canisters; None where it has no reply."""
+        """Return the progress of another job's run after so many canisters; None if it has no reply."""
         past = self.past
         if not past.rounds_of_run or past.run_ended:
             return None
@@ -401,7 +401,7 @@ class PhaseRunner:
         attempt: int,
         earlier: RunProgress,
     ) -> Agent[str | list[Finding]]:
-        """The agent of a run; `earlier` is what the run took in earlier processes, which its limits count."""
+        """Return the agent of a run; `earlier` is what the run took in earlier processes, which its limits count."""
         seconds = max((self.deadline - self.clock()).total_seconds(), 1.0) + earlier.seconds
         repository, budget = self.workspace.repository_instructions, self.request.max_cost
         return Agent(

@@ -63,7 +63,7 @@ def find_unread_commands(answer: str) -> tuple[str, ...]:
 
 
 def refusal(missing: Sequence[str], *, has_tools: bool = True) -> str:
-    """The prompt that refuses a claim of being done."""
+    """Return the prompt that refuses a claim of being done."""
     listed = "\n".join(f"- {each}" for each in missing)
     return f"This is not done yet:\n{listed}\n{'Go on with the tools.' if has_tools else 'Answer again.'}"
 
@@ -180,6 +180,6 @@ def phases_of(kind: JobType, workflow: Workflow, access: Access = "full") -> tup
 
 
 def actions_of_groups(names: Iterable[str]) -> tuple[str, ...]:
-    """The single actions of groups, and of names that are actions themselves, each once."""
+    """Return the single actions of groups, and of names that are actions themselves, each once."""
     groups = _table().groups
     return tuple(dict.fromkeys(action for name in names for action in groups.get(name, (name,))))

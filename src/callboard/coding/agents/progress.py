@@ -137,14 +137,14 @@ class Progress:
         return last_answer(self.conversation)
 
     def count_looks(self, is_look: Callable[[InvocationCanister], bool]) -> int:
-        """How many calls of the phase looked at a file, and could."""
+        """Return how many calls of the phase succeeded in reading a file."""
         calls = {each.identifier: each for each in self.conversation if isinstance(each, InvocationCanister)}
         results = [each for each in self.conversation if isinstance(each, ResultCanister) and each.error is None]
         return sum(is_look(calls[each.invocation_id]) for each in results if each.invocation_id in calls)
 
 
 def last_answer(canisters: Iterable[Canister]) -> str:
-    """The text that the model said last; "" if it said none."""
+    """Return the model's last text; "" if there is none."""
     texts = [each.text for each in canisters if isinstance(each, AssistantCanister) and each.text]
     return texts[-1] if texts else ""
 

@@ -87,7 +87,7 @@ def _score(name: str, text: str, task: str, words: set[str]) -> int:
 
 
 def _mentions(text: str, other: str) -> bool:
-    """Whether a file's imports may mean the other: by its path without suffix, or its last name."""
+    """Return whether a file's imports may mean the other: by its path without suffix, or its last name."""
     path = PurePosixPath(other)
     stem = path.stem if path.stem not in ("__init__", "index", "mod") else path.parent.name
     lines = [
@@ -99,7 +99,7 @@ def _mentions(text: str, other: str) -> bool:
 def choose_lines(
     parts: Iterable[Part], files: Iterable[str], lines_of: Callable[[str], Sequence[str]]
 ) -> dict[str, list[int]]:
-    """The numbers of the lines to show, by file: of the parts, then of whole files, as far as they fit."""
+    """Return the numbers of the lines to show, by file: of the parts, then of whole files, as far as they fit."""
     shown: dict[str, set[int]] = {}
     room = MAX_TEXT
     ranges = [(part.path, range(part.start, part.end + 1)) for part in parts]
@@ -125,7 +125,7 @@ def format_lines(shown: Mapping[str, Sequence[int]], lines_of: Callable[[str], S
 
 
 def format_tree(files: Sequence[str]) -> str:
-    """The names of the files; where there are many, of the folders."""
+    """Return the names of the files, or of the folders if there are many files."""
     if len(files) <= MAX_TREE:
         return "\n".join(map(escape, files))
     counts: dict[str, int] = {}
@@ -138,7 +138,7 @@ def format_tree(files: Sequence[str]) -> str:
 
 
 def new_files(task: str, files: Collection[str]) -> list[str]:
-    """The source files that a task names and that are not there, in its order."""
+    """Return the source files that a task names and that do not exist, in its order."""
     named = dict.fromkeys(_PATH.findall(task))
     return [name for name in named if PurePosixPath(name).suffix in _SOURCES and name not in files]
 
@@ -179,7 +179,7 @@ def format_change(diff: str) -> str:
 
 
 def format_diff(diff: str) -> str:
-    """A diff, cut at the end of a line where it is long."""
+    """Return a diff; a long diff is cut at the end of a line."""
     if len(diff) <= MAX_DIFF:
         return fence(diff, "diff") if diff else ""
     head = diff[:MAX_DIFF].rpartition("\n")[0]
@@ -207,7 +207,7 @@ def written_lines(diff: str) -> Mapping[str, set[int]]:
 
 
 def fence(text: str, language: str = "") -> str:
-    """The text in a fence that it cannot end itself."""
+    """Return the text in a fence that it cannot end itself."""
     ticks = "`" * max(3, 1 + max((len(run) for run in re.findall("`+", text)), default=0))
     return f"{ticks}{language}\n{text.rstrip()}\n{ticks}"
 
@@ -233,7 +233,7 @@ _TASKS: Final[Mapping[str, str]] = {
 
 
 def instructions(project: ProjectSettings, repository: str, *, has_tools: bool = True) -> str:
-    """The system prompt: who the model is, what the project is, and `repository`, its AGENTS.md.
+    """Return the system prompt: who the model is, what the project is, and `repository`, its AGENTS.md.
 
     The `<document>` says that AGENTS.md is a source: a call that repeats it is an echo.
     """
@@ -258,7 +258,7 @@ def phase_prompt(
     new_files: Sequence[str] = (),
     refused: Sequence[str] = (),
 ) -> str:
-    """The prompt that a phase begins with.
+    """Return the prompt that a phase begins with.
 
     `context` has what Callboard found out for it, by title, `summaries` what the phases before it answered, by name.
     `new_files` are those that the task names and that are not there yet. `refused` says why the answer before was refused.
@@ -289,7 +289,7 @@ def describe_traces(change: str, output: str | None) -> str:
 
 
 def task_text(request: JobRequest) -> str:
-    """The task in full: the description, the issue or pull request, the logs."""
+    """Return the task in full: the description, the issue or pull request, the logs."""
     logs = f"Logs:\n```\n{request.logs}\n```" if request.logs else ""
     parts = [request.description.strip(), request.github_text, logs]
     text = escape_surrogates("\n\n".join([each for each in parts if each]))

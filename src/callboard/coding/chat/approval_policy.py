@@ -47,7 +47,7 @@ _MAX_WARNING: Final = 1000
 async def connect_servers(
     servers: Iterable[DescribedServer], results: KeptResults, warn: Callable[[str], None]
 ) -> list[Ensemble]:
-    """The connected servers. One that cannot be connected is warned of, and has no tools until it can.
+    """Connect the servers. A server that cannot be connected gets a warning, and has no tools until it connects.
 
     So are all of them where the extra `mcp` is not installed.
 
@@ -74,7 +74,7 @@ async def connect_servers(
 
 
 def without_names_of_ours(ensemble: Ensemble) -> Ensemble:
-    """The tools that an ensemble has now, without those that have the name of one of ours."""
+    """Return the tools that an ensemble has now, without those that have the name of one of ours."""
     ours = {*tool_names(), READ_RESULT}
     return filtered(ensemble, lambda invoker: invoker.name not in ours)
 
@@ -130,12 +130,12 @@ class ApprovalPolicy(JobPolicy):
         return single_action(invoker.name, arguments or {}) if is_ours else ""
 
     def is_free(self, invoker: Invoker) -> bool:
-        """Whether no call of the tool is asked about."""
+        """Return whether calls of the tool run without a question."""
         choices = invoker.arguments_schema.get("properties", {}).get("action", {}).get("enum", [None])
         return all(self.decide(invoker, {"action": each} if each else {}).permission == "allow" for each in choices)
 
     async def approve(self, invocation: InvocationCanister, why: str) -> Answer:
-        """The user's answer. An edit that would fail is let through, for `before_call` to look at it again."""
+        """Return the user's answer. An edit that would fail is let through, for `before_call` to look at it again."""
         outcome = await dry_run_edit(self._invokers[invocation.name], invocation)
         if outcome is not None and outcome.error:
             self._failing.add(invocation.identifier)
@@ -143,7 +143,7 @@ class ApprovalPolicy(JobPolicy):
         return await self._ask(invocation, why, outcome.changes if outcome else ())
 
     async def before_call(self, invocation: InvocationCanister) -> ResultCanister | None:
-        """The result of an edit that fails, which need not run; by now it may not fail, and is asked about."""
+        """Return the result of an edit that fails, without running it; if it no longer fails, ask about it."""
         if invocation.identifier not in self._failing:
             return None
         outcome = await dry_run_edit(self._invokers[invocation.name], invocation)
@@ -172,7 +172,7 @@ class ApprovalPolicy(JobPolicy):
 
 
 def _foreign_pattern(invoker: Invoker) -> str:
-    """The pattern of a tool of somebody else's: with its ensemble, so that it allows no tool of ours of that name."""
+    """Return the pattern of a third-party tool, with its ensemble, so that it allows no tool of ours."""
     names = (invoker.ensemble.name if invoker.ensemble else "", invoker.name)
     return "/".join(names) if all(map(_PLAIN_NAME.fullmatch, names)) else ""
 

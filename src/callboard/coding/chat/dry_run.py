@@ -146,7 +146,7 @@ def _check(place: ResolvedPath, path: str) -> None:
 
 
 def diff_of(changes: Iterable[ChangedFile]) -> str:
-    """The changes as a unified diff; of binary files it says only that they differ."""
+    """Return the changes as a unified diff; for binary files it says only that they differ."""
     return "".join([part for each in changes for part in _diff(each.path, each.before, each.after)])
 
 
@@ -200,7 +200,7 @@ def _lines(text: str) -> list[str]:
 
 
 def _count_common(one: Sequence[str], other: Sequence[str]) -> int:
-    """How many lines both begin with."""
+    """Return how many lines both begin with."""
     count = 0
     for first, second in zip(one, other, strict=False):
         if first != second:

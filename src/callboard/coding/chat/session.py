@@ -113,7 +113,7 @@ class ChatSession:
 
     @property
     def cost(self) -> float | None:
-        """In US dollars, None where it is not known."""
+        """Cost in US dollars; None if unknown."""
         return self.job.cost
 
     # Actions of the user
@@ -163,14 +163,14 @@ class ChatSession:
         self._record.add(RolledBack(0))
 
     def tools(self) -> list[tuple[str, str, bool]]:
-        """The model's tools: the name, what it does, and whether all of it runs without asking."""
+        """Return the model's tools: the name, what it does, and whether all of it runs without asking."""
         ensembles = self._offer_ensembles(self.access)
         policy = self._policy(ensembles, self.access)
         invokers = [invoker for each in ensembles for invoker in each.invokers.values()]
         return [(each.name, purpose_of(each), policy.is_free(each)) for each in invokers]
 
     def action_of(self, name: str, arguments: Mapping[str, Any] | None) -> str:
-        """The own name of what a call of the model does, such as `read_file`; "" for a tool that is not ours."""
+        """Return our own name of the action of a call, such as `read_file`; "" for a tool that is not ours."""
         if self._last_policy is None:
             self._last_policy = self._policy(self._offer_ensembles("full"), "full")
         return self._last_policy.action_of(name, arguments)
@@ -196,7 +196,7 @@ class ChatSession:
     # A turn
 
     def _agent(self, budget: float | None) -> Agent:
-        """The agent of one turn, which may cost so many US dollars."""
+        """Return the agent of one turn, with a budget in US dollars."""
         text = ""
         with suppress(OSError):
             text = self.workspace.files.read(INSTRUCTIONS, MAX_FILE).decode("utf-8", "replace")
@@ -316,7 +316,7 @@ async def open_session(
     servers: Iterable[DescribedServer] = (),
     on_change: Callable[[ChangedFile], None] | None = None,
 ) -> AsyncIterator[ChatSession]:
-    """A chat, for as long as it is entered. Raises CallerError.
+    """Open a chat for the `async with` block. Raises CallerError.
 
     The record of `find_record` may be another one in each turn. A server that cannot be connected is reported.
     `on_change` gets each file that a tool of ours writes or deletes, in the thread that does it.

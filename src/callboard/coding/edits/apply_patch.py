@@ -157,7 +157,7 @@ def _strip_prefixes(old: str, new: str) -> tuple[str, str]:
 
 
 def _parse_name(text: str) -> str:
-    """The path in a header: the text before a tab and a time, unquoted as git quotes."""
+    """Return the path in a header: the text before a tab and a time, unquoted as git quotes."""
     text = text.partition("\t")[0].rstrip()
     if len(text) < 2 or text[0] != '"' or text[-1] != '"':
         return text

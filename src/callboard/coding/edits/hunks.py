@@ -107,7 +107,7 @@ class _OldText(NamedTuple):
 
 
 def _locate(old_text: _OldText, hunk: Hunk, cursor: int, shift: int) -> int:
-    """The index of the line where the hunk begins."""
+    """Return the index of the line where the hunk begins."""
     old = hunk.old
     start = _find_heads(old_text.lines, hunk.heads, cursor)
     if not old:
@@ -135,7 +135,7 @@ def _locate(old_text: _OldText, hunk: Hunk, cursor: int, shift: int) -> int:
 
 
 def _find_heads(lines: list[str], heads: Sequence[str], start: int) -> int:
-    """The index of the line below the heads, searched from `start` on, else from the beginning."""
+    """Return the index of the line below the heads, searched from `start` on, else from the beginning."""
     for head in heads:
         stripped = head.strip()
         matches = [at for at, line in enumerate(lines) if line.strip() == stripped]

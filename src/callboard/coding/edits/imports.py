@@ -85,7 +85,7 @@ def add_imports(code: str, defined: Mapping[str, Collection[str]]) -> str:
 
 
 def _import_line(name: str, defined: Mapping[str, Collection[str]]) -> str:
-    """The line that imports a name, "" if its module is not known or not unique."""
+    """Return the line that imports a name, "" if its module is not known or not unique."""
     if name in _MODULES:
         return f"import {name}\n"
     modules = [module for path, names in defined.items() if name in names and (module := _module_name(path))]
@@ -93,7 +93,7 @@ def _import_line(name: str, defined: Mapping[str, Collection[str]]) -> str:
 
 
 def _module_name(path: str) -> str:
-    """The dotted name of a file's module, "" for a file that cannot be imported."""
+    """Return the dotted name of a file's module, "" for a file that cannot be imported."""
     place = PurePosixPath(path)
     parts = [*place.parent.parts, *([] if place.stem == "__init__" else [place.stem])]
     if parts[:1] == ["src"]:
@@ -102,7 +102,7 @@ def _module_name(path: str) -> str:
 
 
 def _bound_names(tree: ast.AST) -> set[str]:
-    """Every name that is bound anywhere; scopes are ignored, which is enough for a file of tests."""
+    """Return every name that is bound anywhere; scopes are ignored, which is enough for a file of tests."""
     names: set[str] = set()
     for node in ast.walk(tree):
         match node:
@@ -120,6 +120,6 @@ def _bound_names(tree: ast.AST) -> set[str]:
 
 
 def _precedes_imports(node: ast.stmt) -> bool:
-    """Whether it comes before the imports: the docstring, and imports from `__future__`."""
+    """Return whether it comes before the imports: the docstring, and imports from `__future__`."""
     docstring = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
     return docstring or (isinstance(node, ast.ImportFrom) and node.module == "__future__")

@@ -72,7 +72,7 @@ def replace_definitions(text: str, code: str, path: str) -> tuple[str, tuple[str
 
 
 def _definition_names(text: str) -> set[str]:
-    """The names in lines that look like definitions; a few too many, so that nothing of a broken file is lost."""
+    """Return names in lines that look like definitions; rather too many, so that a broken file loses nothing."""
     matches = [_DEFINITION.match(line[:300]) for line in text.split("\n")]
     return {match[match.lastindex or 0] for match in matches if match}
 
@@ -126,7 +126,7 @@ class _Merge:
                 self._insert(last.end if last is not None else end, piece, indent, above=last)
 
     def _separate(self, edit: _Edit) -> list[str]:
-        """The lines, with a semicolon where JavaScript would take one statement for the arguments of another."""
+        """Return the lines, with a semicolon where JavaScript would take one statement for the arguments of another."""
         lines = [*edit.lines]
         if self._language in ("javascript", "typescript", "tsx") and any(map(str.strip, lines)):
             first = next(at for at, line in enumerate(lines) if line.strip())
@@ -302,12 +302,12 @@ class _Merge:
         return _reindent(self._new[piece.lead : piece.end], indent)
 
     def _text(self, statement: Statement, lines: list[str]) -> str:
-        """The text of a statement without its comments and indentation."""
+        """Return the text of a statement without its comments and indentation."""
         return "\n".join(_reindent([line.rstrip() for line in lines[statement.start : statement.end]], ""))
 
 
 def _find_tail(old: list[Statement], *, is_named: bool) -> Statement | None:
-    """The statement that new ones come before: the guard of a script; for definitions also what runs or exports them."""
+    """Find the statement before which to insert: a script's guard, or code that runs or exports definitions."""
     at = next((at for at, each in enumerate(old) if GUARD in each.names), len(old))
     tail = old[at] if at < len(old) else None
     for each in reversed(old[:at]) if is_named else ():
@@ -328,7 +328,7 @@ def _reindent(lines: list[str], indent: str) -> list[str]:
 
 
 def _dedent(code: str) -> str:
-    """The code without the indentation that all of it has."""
+    """Return the code without the indentation that all of it has."""
     return textwrap.dedent(code) if code.lstrip("\n")[:1] in (" ", "\t") else code
 
 
@@ -340,7 +340,7 @@ def _language(path: str) -> Language:
 
 
 def _parse(text: str, path: str) -> ParsedText:
-    """The statements of a text. Raises EditRefused if there is no grammar for it."""
+    """Return the statements of a text. Raises EditRefused if there is no grammar for it."""
     language = _language(path)
     parsed = parse(text, language)
     if parsed is None:
@@ -349,7 +349,7 @@ def _parse(text: str, path: str) -> ParsedText:
 
 
 def _check_syntax(code: str, path: str) -> str:
-    """The code itself. Raises EditRefused for a syntax error."""
+    """Return the code unchanged. Raises EditRefused for a syntax error."""
     if (line := find_syntax_error(code, path)) is not None:
         shown = code.split("\n")[line - 1 : line + 1]
         raise EditRefused(f"with this code there would be a syntax error at line {line}: {' | '.join(shown)[:200]}")
@@ -357,7 +357,7 @@ def _check_syntax(code: str, path: str) -> str:
 
 
 def remove_tests(code: str, path: str, failed: Collection[str]) -> str:
-    """The code without the tests among `failed`, which are named as runners do: `test_a[1]`, `TestA.test_b`, `A > b`."""
+    """Remove the tests in `failed`, which have runners' names: `test_a[1]`, `TestA.test_b`, `A > b`."""
     code = _dedent(code)
     lines = code.split("\n")
     gone: list[tuple[int, int]] = []
@@ -398,6 +398,6 @@ def _is_named(names: Collection[str], failed: Collection[str]) -> bool:
 
 
 def list_definitions(code: str, path: str) -> tuple[str, ...]:
-    """The names that a piece of code defines, in the language of the path."""
+    """Return the names that a piece of code defines, in the language of the path."""
     statements = _parse(_dedent(code), path).statements
     return tuple(name for each in statements if each.kind not in _HEAD for name in each.names)

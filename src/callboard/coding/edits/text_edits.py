@@ -51,7 +51,7 @@ def _line_numbers(text: str, places: list[int]) -> list[int]:
 
 
 def _changed_spans(text: str, places: list[int], old: str, new: str) -> list[Span]:
-    """The spans of changed lines; replacements in the same line are one span."""
+    """Return the spans of changed lines; replacements in the same line are one span."""
     spans: list[Span] = []
     lines, more = old.count("\n"), new.count("\n")
     ends = old.endswith("\n") and (not new or new.endswith("\n"))
@@ -70,7 +70,7 @@ _RANGE: Final = re.compile(r"\s*(\d{1,9})\s*(?:[:,-]\s*(\d{1,9})?\s*)?", re.ASCI
 
 
 def parse_range(text: str) -> tuple[int, int | None]:
-    """The first and the last line of `3:9`, `3-9` or `3`; of `3:` the last is None. Raises EditRefused."""
+    """Return the first and the last line of `3:9`, `3-9` or `3`; of `3:` the last is None. Raises EditRefused."""
     match = _RANGE.fullmatch(text)
     if match is None:
         raise EditRefused(f"{text[:40]!r} is no range of lines; write 3:9, or 3 for one line")
@@ -214,7 +214,7 @@ def _differ_verb(sought: Sequence[str]) -> str:
 
 
 def _find(lines: Sequence[str], sought: Sequence[str], *, whole: bool) -> int | None:
-    """The index of the first sought line; without `whole`, the first may begin and the last end within a line."""
+    """Return the index of the first sought line; without `whole`, a match may begin and end within a line."""
     if not any(sought):
         return None
     text = "\n".join(["", *lines, ""])
@@ -223,7 +223,7 @@ def _find(lines: Sequence[str], sought: Sequence[str], *, whole: bool) -> int | 
 
 
 def _closest_by_lines(lines: Sequence[str], sought: Sequence[str]) -> int | None:
-    """The index of the window, of as many lines, that shares the most lines with the sought ones."""
+    """Return the index of the window, of as many lines, that shares the most lines with the sought ones."""
     telling = {line.strip() for line in sought if re.search(r"\w", line)}
     same = [line.strip() in telling for line in lines]
     size = min(len(sought), len(lines))
@@ -242,7 +242,7 @@ def _closest_by_lines(lines: Sequence[str], sought: Sequence[str]) -> int | None
 
 
 def _closest_by_characters(lines: Sequence[str], sought: Sequence[str]) -> int | None:
-    """The index of the line that is most like the longest of the sought ones."""
+    """Return the index of the line that is most like the longest of the sought ones."""
     longest = max(range(len(sought)), key=lambda at: len(sought[at].strip()))
     matcher = SequenceMatcher(None, b=sought[longest].strip()[:_COMPARED], autojunk=False)
     best, start = _ALIKE, None

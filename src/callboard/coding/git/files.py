@@ -36,12 +36,12 @@ NEW_FILES: Final = (
 
 
 def is_generated(path: str) -> bool:
-    """Whether a path is of a kind that programs make and nobody commits."""
+    """Return whether a path is of a kind that programs make and nobody commits."""
     return path.endswith(_COMPILED) or not GENERATED.isdisjoint(path.split("/"))
 
 
 def large_files(root: Path, paths: Iterable[str]) -> dict[str, str]:
-    """The files that are too large, each with its size, time and mode."""
+    """Return the files that are too large, each with its size, time and mode."""
     large = {}
     for path in paths:
         with suppress(OSError):

@@ -46,7 +46,7 @@ async def issue_text(number: int, directory: Path) -> str:
 
 
 async def pull_request_of(number: int, directory: Path) -> tuple[str, str]:
-    """The branch of a pull request, and its title, text and comments. Raises CallerError."""
+    """Return the branch of a pull request, and its title, text and comments. Raises CallerError."""
     pull_request = await _gh(
         directory, f"--pr {number}", "pr", "view", str(number), "--json", "title,body,comments,headRefName"
     )
@@ -69,7 +69,7 @@ async def open_pull_request(directory: Path, *, branch: str, title: str, body: s
 
 
 async def _find_pull_request(directory: Path, branch: str) -> str:
-    """The address of the pull request of a branch, if there is one that is open."""
+    """Return the address of the pull request of a branch, if there is one that is open."""
     with suppress(CallerError):
         view = await _gh(directory, "--pr", "pr", "view", branch, "--json", "url,state")
         if view.get("state") == "OPEN":

@@ -78,7 +78,7 @@ async def _make(directory: Path, job: Path, branch: str, at: str, *, fetch: bool
 
 
 async def _has_folder(repository: Repository, commit: str) -> bool:
-    """Whether a commit knows the folder that the repository was found from."""
+    """Return whether a commit knows the folder that the repository was found from."""
     if not repository.folder:
         return True
     outcome = await repository.git("rev-parse", "--verify", "--quiet", f"{commit}:{repository.folder}", check=False)
@@ -160,7 +160,7 @@ async def _check_out(repository: Repository, own: Repository, base: str, *, fetc
 
 
 async def _find_lfs_pointers(repository: Repository) -> list[str]:
-    """The files of git-lfs that are in the tree as git stores them: as a pointer to their content."""
+    """Return the files of git-lfs that are in the tree as git stores them: as a pointer to their content."""
     if not runs_lfs(allowed_settings(await repository.settings(), online=False)):
         return []
     listing = await repository.git("ls-files", "-z", ":(attr:filter=lfs)")
@@ -219,7 +219,7 @@ async def _copy(record: TreeRecord, *, in_repository: bool) -> Tree:
 
 
 async def _open(record: TreeRecord, own: Repository, source: Repository | None, notices: list[str]) -> Tree:
-    """The tree that is whole now; git of the user finds its repository, and the record says that it is whole."""
+    """Return the finished tree; the user's git finds its repository, and the record says that it is complete."""
     borrowed = await _find_installed(source.root if source else Path(record.directory), source)
     own.hidden = frozenset(borrowed)
     own.folder = source.folder if source else ""
@@ -233,7 +233,7 @@ async def _open(record: TreeRecord, own: Repository, source: Repository | None, 
 
 
 async def _find_installed(root: Path, repository: Repository | None) -> dict[str, Path]:
-    """The folders of installed packages that git ignores: at the top, where the user was, and beside a package.json."""
+    """Return ignored folders of installed packages: at the top, in the user's folder, and beside a package.json."""
     folders = await asyncio.to_thread(_installed_folders, root, repository.folder if repository else "")
     if repository is not None and folders:
         lines = b"".join([os.fsencode(name) + b"\0" for name in folders])
@@ -294,7 +294,7 @@ async def describe_change(directory: Path, job: Path, limit: int) -> str:
 
 
 def is_closed(job: Path) -> bool:
-    """Whether the work in a job's tree ended. Raises CallerError."""
+    """Return whether the work in a job's tree has ended. Raises CallerError."""
     record = TreeRecord.load(job)
     return record is not None and bool(record.head)
 
@@ -383,7 +383,7 @@ async def _undo_branch(record: TreeRecord) -> str:
 
 
 async def _check_untouched(user: Repository, record: TreeRecord, tip: str, commits: list[str]) -> list[str]:
-    """The remote branches that hold the job's. Raises CallerError where somebody built upon it."""
+    """Return the remote branches that contain the job's branch. Raises CallerError if somebody built upon it."""
     branch, path = record.branch, record.directory
     if tip not in commits:
         raise CallerError(f"the branch {branch} is not where the job left it", path=path, hint="delete it yourself")

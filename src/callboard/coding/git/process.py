@@ -172,7 +172,7 @@ async def run_git(
 
 
 def git_error(outcome: GitOutcome, arguments: Sequence[str], path: str) -> GitFailed:
-    """The error of a failed call, in git's own words."""
+    """Return the error of a failed call, in git's own words."""
     lines = [line.removeprefix("fatal: ").removeprefix("error: ") for line in outcome.error.splitlines()]
     message = "; ".join([line for line in lines if line and not line.startswith("hint:")][:4])
     return GitFailed(message or f"git {arguments[0]} ended with status {outcome.code}", path=path)
@@ -196,7 +196,7 @@ def check_version(text: str) -> None:
 
 
 def git_environment(*, online: bool, configured: bool = False) -> dict[str, str]:
-    """The environment for git, or for a program that runs it, with every way closed that git itself can close."""
+    """Return the environment for git, or for a program that runs git, with every protection that git offers."""
     pairs = [*_SETTINGS, *(() if online else (_OFFLINE,))]
     inherited = (*_INHERITED, *(_INHERITED_ONLINE if online else ()))
     environment = {name: os.environ[name] for name in inherited if name in os.environ}

@@ -171,7 +171,7 @@ class Repository:
         return outcome
 
     async def settings(self) -> tuple[Setting, ...]:
-        """The whole configuration, read once: the system's, the user's and the repository's.
+        """Return the whole configuration, read once: the system's, the user's and the repository's.
 
         The next Repository sees a change. That is safe: git works with what is allowed of this list, and never reads
         the files themselves.
@@ -197,7 +197,7 @@ class Repository:
 
     @contextmanager
     def environment(self, settings: Sequence[Setting], *, online: bool) -> Iterator[dict[str, str]]:
-        """The variables with which git works on this repository, and reads only what is allowed of the settings."""
+        """Return the variables with which git works on this repository and reads only the allowed settings."""
         allowed = allowed_settings(settings, online=online)
         storage = [Setting("local", "lfs", None, "storage", str(self.lfs))] if runs_lfs(allowed) else []
         with private_common_directory(self.common, format_settings([*storage, *allowed])) as folder:
@@ -209,7 +209,7 @@ class Repository:
             }
 
     async def is_partial(self) -> bool:
-        """Whether it is a partial clone, where objects that no checkout needed so far are missing."""
+        """Return whether it is a partial clone, where objects that no checkout needed so far are missing."""
         return is_partial(await self.settings())
 
     async def configure(self, *arguments: str, check: bool = True) -> GitOutcome:
@@ -221,7 +221,7 @@ class Repository:
         return outcome
 
     async def head(self) -> str:
-        """The id of the commit that is checked out, "" where there is none yet."""
+        """Return the id of the commit that is checked out, "" if there is none yet."""
         return await self.commit_id("HEAD")
 
     async def commit_id(self, name: str) -> str:
@@ -232,12 +232,12 @@ class Repository:
         return outcome.text.strip() if outcome.code == 0 else ""
 
     async def branch(self) -> str:
-        """The branch that is checked out, "" where HEAD is detached."""
+        """Return the branch that is checked out, "" if HEAD is detached."""
         outcome = await self.git("symbolic-ref", "--quiet", "--short", "HEAD", check=False)
         return outcome.text.strip()
 
     async def branches(self) -> dict[str, str]:
-        """The local branches and their commits."""
+        """Return the local branches and their commits."""
         outcome = await self.git("for-each-ref", "--format=%(objectname) %(refname)", "refs/heads")
         pairs = [line.split(" ", 1) for line in outcome.text.split("\n")[:-1]]
         return {name.removeprefix("refs/heads/"): commit for commit, name in pairs}
@@ -257,7 +257,7 @@ class Repository:
         return ""
 
     async def status(self, *, every: bool = False) -> WorkingTreeStatus:
-        """The changes, `every` new file by name, else new folders as one; without those ignored or generated."""
+        """Return the changes, `every` new file by name, else new folders as one; without those ignored or generated."""
         new = "all" if every else "normal"
         outcome = await self.git("status", "--porcelain=v1", "-z", "--no-renames", f"--untracked-files={new}")
         entries = [StatusEntry(item[3:], item[0], item[1]) for item in outcome.items if len(item) > 3]
@@ -288,7 +288,7 @@ class Repository:
         return await self.git("diff", commits, "--", *_pathspecs(files), *excluded, limit=limit)
 
     async def diff_names(self, base: str = "", branch: str = "", files: Sequence[str] = ()) -> tuple[str, ...]:
-        """The files that differ, a moved one by both names. Raises GitFailed as `diff` does."""
+        """Return the files that differ, a moved one by both names. Raises GitFailed as `diff` does."""
         commits = await self._diff_range(base, branch)
         outcome = await self.git("diff", "--name-only", "--no-renames", "-z", commits, "--", *_pathspecs(files))
         return tuple(outcome.items)
@@ -303,7 +303,7 @@ class Repository:
         return base or await self.head() or (await self.git("hash-object", "-t", "tree", "--stdin")).text.strip()
 
     async def log(self, limit: int = 10, since: str = "") -> tuple[Commit, ...]:
-        """The last commits, the newest first; with `since` only those after that commit."""
+        """Return the last commits, the newest first; with `since` only those after that commit."""
         if not since and not await self.head():
             return ()
         commits = f"{since}..HEAD" if since else "HEAD"
@@ -317,7 +317,7 @@ class Repository:
         return tuple([each for each in outcome.items if not each.endswith("/") and not self.is_hidden(each)])
 
     async def tracked_files(self, path: str) -> tuple[str, ...]:
-        """The files that the last commit has at this path or below it."""
+        """Return the files that the last commit has at this path or below it."""
         environment = {"GIT_LITERAL_PATHSPECS": "1"}
         if not await self.head():
             return ()
@@ -418,7 +418,7 @@ class Repository:
         return outcome.error
 
     async def _with_unused_filter(self, paths: Sequence[str]) -> set[str]:
-        """The paths with a filter that is configured and not run."""
+        """Return the paths with a filter that is configured and not run."""
         filters = unused_filters(await self.settings())
         if not filters or not paths:
             return set()
@@ -430,7 +430,7 @@ class Repository:
         return (await self.git("diff", "--cached", "--quiet", check=False)).code == 1
 
     async def committer_variables(self) -> dict[str, str]:
-        """The variables for the committer: none where the user's settings have a name, else ours."""
+        """Return the variables for the committer: none if the user's settings have a name, else ours."""
         allowed = allowed_settings(await self.settings(), online=False)
         known = {setting.key: (setting.value or "").strip() for setting in allowed}
         return {
@@ -441,7 +441,7 @@ class Repository:
         }
 
     def is_hidden(self, path: str) -> bool:
-        """Whether a path is in `hidden`."""
+        """Return whether a path is in `hidden`."""
         return any(is_below(path, each) for each in self.hidden)
 
 
@@ -486,13 +486,13 @@ async def create_repository(root: Path, git_directory: Path, source: Repository 
 
 
 def remote_names(settings: Iterable[Setting]) -> list[str]:
-    """The remotes that are configured."""
+    """Return the remotes that are configured."""
     named = [each.subsection for each in settings if each.section == "remote" and each.name in ("url", "pushurl")]
     return [*dict.fromkeys([name for name in named if name])]
 
 
 def _find_error(outcome: GitOutcome, directory: Path) -> CallerError:
-    """Why git does not take what it found for a repository of the user's."""
+    """Return the reason why git refuses the repository that it found."""
     if "safe.bareRepository" in outcome.error:
         return _bare_error(directory)
     if match := _DUBIOUS.search(outcome.error):
@@ -523,13 +523,13 @@ def _push_error(outcome: GitOutcome, path: str) -> GitFailed:
 
 
 def _own_directories(environment: Mapping[str, str]) -> list[Path]:
-    """The folders of an index, or of objects, that the environment names."""
+    """Return the folders of an index, or of objects, that the environment names."""
     index, objects = environment.get("GIT_INDEX_FILE"), environment.get("GIT_OBJECT_DIRECTORY")
     return [*([Path(index).parent] if index else []), *([Path(objects)] if objects else [])]
 
 
 def _filter_programs(settings: Iterable[Setting]) -> list[Path]:
-    """The programs that git runs for these settings: git-lfs, through a shell."""
+    """Return the programs that git runs for these settings: git-lfs, through a shell."""
     if not runs_lfs(settings):
         return []
     programs = (find_program("git-lfs"), find_program("sh"), "/bin/sh")
@@ -537,7 +537,7 @@ def _filter_programs(settings: Iterable[Setting]) -> list[Path]:
 
 
 def is_below(path: str, folder: str) -> bool:
-    """Whether a path is this one, or in this folder; "." is the root."""
+    """Return whether a path is this one, or in this folder; "." is the root."""
     return folder == "." or path in (folder, f"{folder}/") or path.startswith(f"{folder}/")
 
 

@@ -145,24 +145,24 @@ def parse_settings(items: Iterable[str]) -> tuple[Setting, ...]:
 
 
 def allowed_settings(settings: Sequence[Setting], *, online: bool) -> tuple[Setting, ...]:
-    """The settings that git may see; with `online` also those for a call that may reach other machines."""
+    """Return the settings that git may see; with `online` also those for a call that may reach other machines."""
     filters = {each.subsection for each in settings if _is_lfs(each)} - {*unused_filters(settings)}
     return tuple([each for each in settings if _is_allowed(each, filters, online=online)])
 
 
 def unused_filters(settings: Iterable[Setting]) -> tuple[str, ...]:
-    """The names of the filters that are configured and not run."""
+    """Return the names of the filters that are configured and not run."""
     filters = [setting for setting in settings if _is_filter(setting)]
     return tuple(sorted({each.subsection or "" for each in filters if not _is_lfs(each)}))
 
 
 def runs_lfs(settings: Iterable[Setting]) -> bool:
-    """Whether a filter of git-lfs is among them."""
+    """Return whether a filter of git-lfs is among them."""
     return any(_is_lfs(setting) for setting in settings)
 
 
 def is_partial(settings: Iterable[Setting]) -> bool:
-    """Whether it is a partial clone, where objects that a remote promised may be missing."""
+    """Return whether it is a partial clone, where objects that a remote promised may be missing."""
     return any(
         (setting.section, setting.name) in (("remote", "promisor"), ("extensions", "partialclone"))
         for setting in settings
@@ -170,7 +170,7 @@ def is_partial(settings: Iterable[Setting]) -> bool:
 
 
 def allowed_protocols(settings: Iterable[Setting]) -> tuple[str, ...]:
-    """The protocols for other machines: the usual ones, and those that the user's own configuration allows."""
+    """Return the protocols for other machines: the usual ones, and those that the user's own configuration allows."""
     own = {
         setting.subsection: setting.value
         for setting in settings
@@ -212,7 +212,7 @@ def _is_allowed(setting: Setting, filters: Collection[str | None], *, online: bo
 
 
 def _is_plain(setting: Setting) -> bool:
-    """Whether it can be written down so that git reads the same; nothing else is a name of git's own."""
+    """Return whether git reads the written name unchanged, as it does all of its own names."""
     plain = _NAME.fullmatch(setting.section) and _NAME.fullmatch(setting.name)
     return bool(plain) and "\n" not in (setting.subsection or "")
 
@@ -234,7 +234,7 @@ _UNUSED: Final = frozenset({"hooks", "lfs", "modules", "svn", "description"})
 
 @contextmanager
 def private_common_directory(common: Path, configuration: str) -> Iterator[Path]:
-    """A directory that replaces `common` and has this configuration; it is deleted after use."""
+    """Return a directory that replaces `common` and has this configuration; it is deleted after use."""
     # Git makes it where it is missing, but not at the end of a link.
     with suppress(OSError):
         (common / _MADE).mkdir()
@@ -277,7 +277,7 @@ def check_location(directory: Path, root: Path, git_directory: Path, common: Pat
 
 
 def _links(folder: Path) -> Iterator[Path]:
-    """The links in a repository's folder, where git writes by name; the names of objects say what is in them."""
+    """Return the links in a repository's folder, where git writes by name; the names of objects say what is in them."""
     for top, folders, files in os.walk(folder):
         names = [name for name in (*folders, *files) if top != str(folder) or name not in _UNUSED]
         yield from [path for name in names if (path := Path(top, name)).is_symlink()]
@@ -286,7 +286,7 @@ def _links(folder: Path) -> Iterator[Path]:
 
 
 def _leads_to(pointer: Path, git_directory: Path) -> bool:
-    """Whether the `.git` of a working tree is, or names, this folder."""
+    """Return whether the `.git` of a working tree is, or names, this folder."""
     with suppress(OSError, ValueError):
         if pointer.is_dir():
             return pointer.samefile(git_directory)

@@ -61,7 +61,7 @@ class Snapshots:
         return outcome.output.decode("utf-8", "replace")
 
     async def diff_files(self, before: str, after: str) -> dict[str, tuple[str, str]]:
-        """The files that differ between two snapshots, each with its mode and object in both."""
+        """Return the files that differ between two snapshots, each with its mode and object in both."""
         raw = (await self._repository.git("diff-tree", "-r", "-z", "--raw", "--no-renames", before, after)).items
         differences = {}
         for fields, path in zip(raw[::2], raw[1::2], strict=True):
@@ -85,7 +85,7 @@ class Snapshots:
         await git("read-tree", "--reset", "-u", tree)
 
     async def _write_tree(self) -> str:
-        """The tree as it is, as an object of our repository."""
+        """Return the tree as it is, as an object of our repository."""
         own = self._repository
         known = set((await own.git("ls-files", "-z")).items)
         listing = await (self._source or own).git("ls-files", "-z", "--cached", *NEW_FILES)
@@ -98,7 +98,7 @@ class Snapshots:
 
 
 async def open_snapshots(root: Path, folder: Path) -> Snapshots:
-    """The snapshots of a tree; those that were taken in the folder before are there. Raises CallerError."""
+    """Return the snapshots of a tree; those that were taken in the folder before are there. Raises CallerError."""
     source = await find_repository(root)
     root, folder = [await asyncio.to_thread(each.resolve) for each in (root, folder)]
     own = Repository(source.root if source else root, folder / _REPOSITORY)

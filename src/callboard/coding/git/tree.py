@@ -66,7 +66,7 @@ class TreeRecord(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def load(cls, job: Path) -> TreeRecord | None:
-        """The record in a job's folder, None if it has none. Raises CallerError."""
+        """Return the record in a job's folder, None if it has none. Raises CallerError."""
         try:
             return msgspec.json.decode((job / _RECORD).read_bytes(), type=cls)
         except FileNotFoundError:
@@ -93,12 +93,12 @@ class TreeRecord(msgspec.Struct, frozen=True, kw_only=True):
         return Path(self.job) / _PATCH
 
     def open_repository(self) -> Repository:
-        """The job's repository."""
+        """Return the job's repository."""
         lfs = Path(self.common) / "lfs" if self.common else None
         return Repository(self.root, self.git_directory, only_branch=self.branch, lfs=lfs)
 
     def users_repository(self) -> Repository:
-        """The user's repository, without a working tree."""
+        """Return the user's repository, without a working tree."""
         return Repository(Path(self.common), Path(self.common))
 
 
@@ -181,7 +181,7 @@ class Tree:
         await self._record.users_repository().push(self.branch, remote)
 
     async def inspect(self) -> tuple[str, tuple[str, ...]]:
-        """The digest, and the files that differ from the base, whether that is committed or not."""
+        """Return the digest, and the files that differ from the base, whether that is committed or not."""
         state = await compute_state(self.repository, stores=True)
         return state.digest, await self._differing_files(state.tree)
 
@@ -205,7 +205,7 @@ class Tree:
         await restore_state(self.repository, state)
 
     async def tree_of(self, commit: str) -> str:
-        """The id of the files in a commit. Raises CallerError."""
+        """Return the id of the files in a commit. Raises CallerError."""
         return (await self.repository.git("rev-parse", f"{commit}^{{tree}}")).text.strip()
 
     async def commit(self, message: str) -> str | None:

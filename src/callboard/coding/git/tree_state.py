@@ -39,7 +39,7 @@ class TreeState(msgspec.Struct, frozen=True):
 
 
 async def compute_digest(repository: Repository) -> str:
-    """The digest of a working tree as it is; see `TreeState.digest`."""
+    """Return the digest of a working tree as it is; see `TreeState.digest`."""
     return (await compute_state(repository)).digest
 
 
@@ -89,7 +89,7 @@ async def settle_index(repository: Repository) -> None:
 
 
 def _prepare_index(repository: Repository, folder: Path) -> dict[str, str]:
-    """The variables for a copy of the index, in this folder."""
+    """Return the variables for a copy of the index, in this folder."""
     index = folder / "index"
     with suppress(FileNotFoundError):
         # With its time: git reads the files that are not older, since they may have changed unseen.

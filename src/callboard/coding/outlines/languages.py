@@ -218,5 +218,5 @@ NAMES: Final = tuple(language.name for language in LANGUAGES)
 
 
 def find_language(path: str) -> Language | None:
-    """The language of a file by its name's end."""
+    """Return the language of a file by its name's end."""
     return _BY_SUFFIX.get(PurePosixPath(path).suffix.lower())

@@ -138,6 +138,6 @@ def make_outline(text: str, path: str) -> ParsedText | None:
 
 
 def find_syntax_error(text: str, path: str) -> int | None:
-    """The line, from 1, of the first syntax error; None if there is none, or the text cannot be parsed."""
+    """Return the line, from 1, of the first syntax error; None if there is none, or the text cannot be parsed."""
     parsed = make_outline(text, path)
     return parsed.broken if parsed is not None else None

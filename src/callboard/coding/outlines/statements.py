@@ -48,7 +48,7 @@ _WORD: Final = re.compile(
 
 
 def find_gaps(tree: Tree) -> list[Gap]:
-    """The gaps of a text in their order."""
+    """Return the gaps of a text in their order."""
     import tree_sitter  # noqa: PLC0415  # it is installed, since there is a tree
 
     language = tree.language
@@ -62,7 +62,7 @@ def find_gaps(tree: Tree) -> list[Gap]:
 
 
 def is_stub_body(body: Node) -> bool:
-    """Whether a body does nothing."""
+    """Return whether a body does nothing."""
     return body.named_child_count <= _MAX_STUB and all(map(_does_nothing, body.named_children))
 
 
@@ -73,7 +73,7 @@ def _does_nothing(node: Node) -> bool:
 
 
 def _gap_text(node: Node, whole: bytes) -> str:
-    """The text of a gap, "" for any other node."""
+    """Return the text of a gap, "" for any other node."""
     data = node.text or b""
     text = data[:_LONGEST].decode("utf-8", "replace")
     if node.type == "ellipsis":
@@ -136,7 +136,7 @@ _IDENTIFIER: Final = re.compile(r"[\w$]+")
 
 
 def list_statements(parent: Node, language: Language, depth: int = 0) -> list[Statement]:
-    """The statements of a text or of a class's body, in their order; those that share a line are one."""
+    """Return the statements of a text or of a class's body, in their order; those that share a line are one."""
     statements: list[Statement] = []
     if parent.named_child_count > MAX_STATEMENTS:
         return statements
@@ -193,7 +193,7 @@ def _statement(node: Node, language: Language, depth: int, lead: int, start: int
 
 
 def _core(node: Node) -> Node:
-    """The definition or expression within decorators, exports and statements."""
+    """Return the definition or expression within decorators, exports and statements."""
     while True:
         inner = None
         if node.type in ("decorated_definition", "export_statement"):
@@ -206,7 +206,7 @@ def _core(node: Node) -> Node:
 
 
 def _body(node: Node) -> Node | None:
-    """The body of a definition, of a variable's function, or of a group of tests."""
+    """Return the body of a definition, of a variable's function, or of a group of tests."""
     if node.type in ("lexical_declaration", "variable_declaration") and node.named_child_count == 1:
         node = node.named_children[0]
     arguments = node.child_by_field_name("arguments") if _test_title(node) is not None else None
@@ -275,7 +275,7 @@ def _names(node: Node, language: Language) -> Iterator[tuple[str, str]]:
 
 
 def _role(node: Node) -> str:
-    """The part of a name that distinguishes a setter, an overload or a signature."""
+    """Return the part of a name that distinguishes a setter, an overload or a signature."""
     if node.type in _SIGNATURES:
         return " (signature)"
     if words := [child.type for child in node.children if child.type in ("static", "set")]:
@@ -293,7 +293,7 @@ def _declarators(node: Node | None) -> Iterator[str]:
 
 
 def _list_imports(node: Node, language: Language) -> list[str]:
-    """The names that an import binds, each with its module."""
+    """Return the names that an import binds, each with its module."""
     source = node.child_by_field_name("source") or node.child_by_field_name("module_name")
     if language.name == "python":
         module = "__future__" if node.type == "future_import_statement" else _text(source)
@@ -312,7 +312,7 @@ def _list_imports(node: Node, language: Language) -> list[str]:
 
 
 def _list_requires(node: Node) -> list[str]:
-    """The names that `const ... = require(...)` binds, each with its module."""
+    """Return the names that `const ... = require(...)` binds, each with its module."""
     value = node.named_children[0].child_by_field_name("value") if node.named_child_count == 1 else None
     function = value.child_by_field_name("function") if value is not None and value.type == "call_expression" else None
     module = re.search(r"\(\s*['\"`](.+?)['\"`]\s*\)", _text(value)) if function is not None else None
@@ -325,12 +325,12 @@ def _list_requires(node: Node) -> list[str]:
 
 
 def receiver(node: Node) -> str:
-    """The receiver's type of a Go method."""
+    """Return the receiver's type of a Go method."""
     return _text(node.child_by_field_name("receiver")).strip("()").partition("[")[0].rpartition(" ")[2].lstrip("*")
 
 
 def _header(node: Node) -> str:
-    """The text above a body, with one kind of space and quotes."""
+    """Return the text above a body, with one kind of space and quotes."""
     body = node.child_by_field_name("consequence") or node.child_by_field_name("body")
     end = _colon(node) or body
     data = (node.text or b"")[: end.start_byte - node.start_byte if end is not None else None]
@@ -342,13 +342,13 @@ def _colon(node: Node) -> Node | None:
 
 
 def _is_file_head(node: Node) -> bool:
-    """Whether a comment has to stay where it is: the program that runs the file, and its encoding."""
+    """Return whether a comment has to stay where it is: the program that runs the file, and its encoding."""
     text = node.text or b""
     return node.start_point.row < 2 and (text.startswith(b"#!") or re.search(rb"coding[:=]", text) is not None)
 
 
 def _end(node: Node) -> int:
-    """The row after the last."""
+    """Return the row after the last."""
     return node.end_point.row + (node.end_point.column > 0)
 
 

@@ -26,7 +26,7 @@ _BLOCK: Final = 1024
 
 
 def parse_tree(text: str, language: Language) -> Tree | None:
-    """The tree of a text, None where there is no grammar or it is too large or takes too long."""
+    """Return the tree of a text; None without a grammar, or if it is too large or takes too long."""
     data = text.encode("utf-8", "surrogatepass")
     if len(data) > MAX_BYTES:
         return None
@@ -62,7 +62,7 @@ _REQUIRE: Final = b"require"
 
 
 def read_tree(text: str, language: Language) -> ParsedText | None:
-    """All of it, None where the text has no tree; see `parsing`."""
+    """Return the parsed text, or None if it has no tree; see `parsing`."""
     tree = parse_tree(text, language)
     if tree is None:
         return None
@@ -145,7 +145,7 @@ _C_DECLARATORS: Final = frozenset(
 
 
 def _declarations(node: Node | None, kind: str) -> Node | None:
-    """The name in a C declarator; a declaration counts only if it declares a function."""
+    """Return the name in a C declarator; a declaration counts only if it declares a function."""
     is_function = False
     while node is not None and node.type in _C_DECLARATORS:
         is_function = is_function or node.type == "function_declarator"
@@ -154,7 +154,7 @@ def _declarations(node: Node | None, kind: str) -> Node | None:
 
 
 def _broken_line(tree: Tree) -> int | None:
-    """The line, from 1, of the first syntax error."""
+    """Return the line, from 1, of the first syntax error."""
     if not tree.root_node.has_error:
         return None
     cursor = tree.walk()

@@ -92,7 +92,7 @@ def _until_key(lines: Iterable[str]) -> Iterable[str]:
 
 
 def _spec_failures(lines: list[str], root: str) -> Iterable[Failure]:
-    """The list of failing tests at the end."""
+    """Return the list of failing tests at the end."""
     starts = [index for index, line in enumerate(lines) if line.strip("\u2716 ") == "failing tests:"]
     place = ""
     for index in range(starts[-1] + 1 if starts else len(lines), len(lines)):
@@ -151,7 +151,7 @@ def read_vitest(output: str, root: str) -> Tally:
 def _make_tally(
     counts: Mapping[str, Mapping[str, int]], broken: int, failures: list[Failure], *, complete: bool
 ) -> Tally:
-    """As jest and vitest count; `broken` files had no tests to run."""
+    """Count as jest and vitest do; `broken` files had no tests to run."""
     tests = counts.get("Tests", {})
     return Tally(
         passed=tests.get("passed", 0),
@@ -213,7 +213,7 @@ def _take_until(lines: list[str], start: int, is_end: Callable[[str], bool]) -> 
 
 
 def _split_message(body: list[str], root: str) -> tuple[str, str]:
-    """The location, and the message without code and stack."""
+    """Return the location, and the message without code and stack."""
     places = [
         place for line in body if (at := _STACK.fullmatch(line)) and (place := format_location(at[1], at[2], root))
     ]
@@ -238,7 +238,7 @@ def _get_script(folder: ProjectFolder, name: str) -> str:
 
 
 def _find_framework(script: str) -> str:
-    """The framework that a script runs, "" if it is unknown."""
+    """Return the framework that a script runs, "" if it is unknown."""
     words = script.replace("/", " ").split()
     if "node" in words and "--test" in words:
         return "node"
@@ -265,7 +265,7 @@ def _make_command(selection: Selection, folder: ProjectFolder) -> list[str]:
 
 
 def _command_without_script(selection: Selection, folder: ProjectFolder) -> list[str]:
-    """The command where package.json has no test script: the framework that it depends on, else node's own runner."""
+    """Return the command without a test script in package.json: the required framework, else node's own runner."""
     manifest = folder.json("package.json")
     tables = [manifest.get(key) for key in ("devDependencies", "dependencies")]
     dependencies = {name for each in tables if isinstance(each, dict) for name in each}

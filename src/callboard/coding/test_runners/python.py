@@ -171,7 +171,7 @@ def read_unittest(output: str, _code: int | None, folder: ProjectFolder) -> Tall
 
 
 def _find_section_end(lines: list[str], start: int) -> int:
-    """The index where the section that begins at `start` ends."""
+    """Return the index where the section that begins at `start` ends."""
     for index in range(start, len(lines)):
         if lines[index] in ("=" * 70, "-" * 70):
             return index

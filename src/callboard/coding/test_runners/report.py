@@ -44,7 +44,7 @@ class ProjectFolder(msgspec.Struct, frozen=True, kw_only=True):
     """Its interpreter."""
 
     def json(self, name: str) -> dict[str, Any]:
-        """A file's JSON object, empty if it has none."""
+        """Return a file's JSON object, empty if it has none."""
         try:
             value = msgspec.json.decode(self.texts.get(name, ""))
         except (msgspec.MsgspecError, RecursionError, UnicodeError):

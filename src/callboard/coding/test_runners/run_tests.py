@@ -50,7 +50,7 @@ _READERS = (read_pytest, read_unittest, read_cargo, read_go, read_npm)
 
 
 def target(folder: ProjectFolder) -> str:
-    """The target that runs tests, "" for none."""
+    """Return the target that runs tests, "" for none."""
     targets = {match for name in MAKEFILES for match in _TARGET.findall(folder.texts.get(name, ""))}
     return "test" if "test" in targets else "check" if targets else ""
 
@@ -113,7 +113,7 @@ def read_folder(files: ConfinedDirectory, place: str = "", borrowed: Sequence[st
 
 
 def detect_runner(folder: ProjectFolder, kind: str = "") -> Runner | None:
-    """The runner of a folder, of a kind if given; None if nothing there says how it is tested."""
+    """Return the runner of a folder, of a kind if given; None if nothing there says how it is tested."""
     if kind:
         return next((each for each in RUNNERS if each.kind == kind), None)
     return next((each for each in RUNNERS if each.matches(folder)), None)
@@ -196,7 +196,7 @@ async def run_tests(
 
 
 def _is_inconclusive(report: TestReport, runner: Runner) -> bool:
-    """Whether no test ran, or one could not be imported because the runner is missing."""
+    """Return whether no test ran, or one could not be imported because the runner is missing."""
     message = f"No module named '{runner.name}'"
     return not (report.total or report.skipped) or any(message in failure.message for failure in report.failures)
 
@@ -280,7 +280,7 @@ _ROOTS = frozenset({"go.mod", "Cargo.toml", "package.json", "pyproject.toml", "s
 
 
 def _find_python(workspace: Workspace) -> str:
-    """The interpreter of the project's virtual environment, own or borrowed, else the first on PATH."""
+    """Return the interpreter of the project's virtual environment, own or borrowed, else the first on PATH."""
     for name in _VENVS:
         borrowed = workspace.confinement.bind_mounts.get(name)
         if borrowed is not None:

@@ -51,7 +51,7 @@ def make_ensemble(workspace: Workspace, actions: Iterable[str], *, single: bool)
 
 
 def single_action(name: str, arguments: Mapping[str, Any]) -> str:
-    """The action's own name, such as `read_file`, of a call; the tool's name if the call names no action."""
+    """Return the action's own name, such as `read_file`, of a call; the tool's name if the call names no action."""
     invoker = _INVOKERS.get(name)
     if invoker is None:
         return _OF_ONE_ACTION.get(name, name)
@@ -80,5 +80,5 @@ def action_names(name: str) -> tuple[str, ...]:
 
 
 def tool_names() -> frozenset[str]:
-    """The names of the seven tools and of all single actions."""
+    """Return the names of the seven tools and of all single actions."""
     return frozenset((*_TOOLS, *_SINGLE_TOOLS))

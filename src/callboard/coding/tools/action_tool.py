@@ -83,7 +83,7 @@ class ActionTool(Tool[..., Any]):
         self.calls = {word: f"{name} with {ACTION}={key!r}" for word, key in names.items() if word != name}
 
     def only(self, names: Collection[str]) -> ActionTool | None:
-        """The same tool with only the actions of these names; None if there is none."""
+        """Return the same tool with only the actions of these names; None if there is none."""
         actions = {key: each for key, each in self.actions.items() if each.name in names}
         if not actions:
             return None
@@ -150,7 +150,7 @@ class ActionTool(Tool[..., Any]):
         raise ArgumentsInvalid([((ACTION,), f"{MISSING}: say which action; {which}")])
 
     def _default_path(self, value: Any, arguments: Mapping[str, Any]) -> str:
-        """The path argument of the default action, where a path was written for the action: `file src/a.py`."""
+        """Return the path argument of the default action, where a path was written for the action: `file src/a.py`."""
         default = self.actions.get(self._default)
         if (
             default is None
@@ -166,7 +166,7 @@ class ActionTool(Tool[..., Any]):
         )
 
     def _property(self, name: str) -> dict[str, Any]:
-        """The schema of an argument: what any action takes, with the descriptions of the actions that differ."""
+        """Return the schema of an argument: what any action takes, with the descriptions of the actions that differ."""
         schemas = {
             key: each.schema["properties"][name]
             for key, each in self.actions.items()
@@ -186,7 +186,7 @@ class ActionTool(Tool[..., Any]):
 
 
 def _make_function(made: ActionTool) -> Callable[..., Any]:
-    """The function of the tool; its arguments are those that `validate` returns."""
+    """Return the function of the tool; its arguments are those that `validate` returns."""
     actions = made.actions
 
     def act(context: Context, **arguments: Any) -> Any:

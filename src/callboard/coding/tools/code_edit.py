@@ -87,7 +87,7 @@ class _Planned(msgspec.Struct, frozen=True):
 
 
 def patched_paths(patches: Iterable[FilePatch]) -> list[str]:
-    """The paths that the patches change."""
+    """Return the paths that the patches change."""
     return list(dict.fromkeys(path for each in patches for path in (each.path, each.target) if path))
 
 
@@ -259,7 +259,7 @@ def _insert_at(context: Context, path: str, line: int, content: str) -> str:
 
 
 def _resolve_range(opened: OpenedFile, start_line: int | str, end_line: int | None) -> tuple[int, int]:
-    """The first and the last line of a range; by default one line."""
+    """Return the first and the last line of a range; by default one line."""
     if isinstance(start_line, int):
         return start_line, end_line or start_line
     first, last = parse_range(start_line)

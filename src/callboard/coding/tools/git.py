@@ -188,7 +188,7 @@ def _paths(workspace: Workspace, repository: Repository, files: Sequence[str]) -
 
 
 def _denied_paths(context: Context, repository: Repository, paths: Sequence[str]) -> list[str]:
-    """The paths, as git writes them, that the rules deny to a call."""
+    """Return the paths, as git writes them, that the rules deny to a call."""
     workspace = get_workspace(context)
     prefix = os.path.relpath(repository.root, workspace.root)
 

@@ -92,7 +92,7 @@ def imports(context: Context, path: FilePath) -> str:
 
 
 def _entry_filter(context: Context, files: ConfinedDirectory, directory: str) -> Callable[[str], bool]:
-    """Whether the rules let an entry of a directory be shown, by its path from there."""
+    """Return whether the rules let an entry of a directory be shown, by its path from there."""
     start = files.canonical(directory)
     return lambda path: context.permits(f"{start}/{path}" if start else path)
 

@@ -49,7 +49,7 @@ class _Results:
         self.notes: list[str] = [] if permits is everything else ["files that a rule keeps this call from are left out"]
 
     def shows(self, path: str) -> bool:
-        """Whether the rules let this file be shown."""
+        """Return whether the rules let this file be shown."""
         return self._permits(path)
 
     @property

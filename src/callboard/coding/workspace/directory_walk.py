@@ -71,7 +71,7 @@ def walk_directory(
 
 
 def files_below(files: ConfinedDirectory, path: str, limit: int = MAX_ENTRIES) -> tuple[list[str], bool]:
-    """The files below a directory, from the root, in the order of their paths, and whether there are more."""
+    """Return the files below a directory, from the root, in the order of their paths, and whether there are more."""
     listing = walk_directory(files, path, limit=limit)
     prefix = f"{path.rstrip('/')}/" if path not in ("", ".") else ""
     names = [prefix + entry.path for entry in listing.entries if entry.kind == "file"]
@@ -79,12 +79,12 @@ def files_below(files: ConfinedDirectory, path: str, limit: int = MAX_ENTRIES) -
 
 
 def path_sort_key(path: str) -> tuple[bytes, ...]:
-    """A sort key: name by name, as bytes."""
+    """Return a sort key: name by name, as bytes."""
     return tuple(os.fsencode(path).split(b"/"))
 
 
 def _entries(root: int, steps: tuple[str, ...], limit: int) -> list[tuple[str, Kind]]:
-    """The names in a directory; each step is opened relative to the one before."""
+    """Return the names in a directory; each step is opened relative to the one before."""
     opened = os.dup(root)
     try:
         for step in steps:
@@ -106,5 +106,5 @@ def _kind(entry: os.DirEntry[str]) -> Kind:
 
 
 def describe_omitted(count: int) -> str:
-    """The words for files that the rules deny to a call."""
+    """Return the words for files that the rules deny to a call."""
     return f"{count} {'file is' if count == 1 else 'files are'} left out, by the rules"

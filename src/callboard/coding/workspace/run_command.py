@@ -107,7 +107,7 @@ def describe_stop(outcome: Outcome, workspace: Workspace, seconds: float) -> str
 
 
 def find_shell() -> str:
-    """The shell for commands: bash where there is one."""
+    """Return the shell for commands: bash if it is installed."""
     return next((path for path in ("/bin/bash", "/usr/bin/bash") if Path(path).exists()), "/bin/sh")
 
 

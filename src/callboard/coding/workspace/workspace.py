@@ -53,7 +53,7 @@ class ReadTracker:
         return "seen" if hashes == [*map(hash, lines)] else "changed"
 
     def copy(self) -> ReadTracker:
-        """An independent copy."""
+        """Return an independent copy."""
         copied = ReadTracker()
         with self._lock:
             copied._files = {path: {**lines} for path, lines in self._files.items()}
