@@ -1,7 +1,7 @@
 """Run commands in namespaces of their own, by bubblewrap.
 
-Law: when the first process of a pid namespace ends, the kernel ends all others. It is killed by a pidfd, not by its number,
-which another process could have by then.
+Law: when the first process of a pid namespace ends, the kernel ends all others. We kill it by a pidfd, not by its
+number, which another process could have by then.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ _OPTIONS = [
 _LAUNCHER = Path(__file__).with_name("launcher.py")
 
 Way: TypeAlias = Literal["mapped", "nested", "direct"]
-"""How bubblewrap is started: as an unused user, to whom the owner's files are mapped; within a user namespace of ours, in
-which devices are read-only; or directly. See `launcher`.
+"""How bubblewrap is started: as an unused user with the owner's files mapped; in our own user namespace, with read-only
+devices; or directly. See `launcher`.
 """
 ROOTS: Final[tuple[Way, ...]] = ("mapped", "nested")
 """Not `direct`: root owns the devices that are shown, and could change their permissions."""

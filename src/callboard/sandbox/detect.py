@@ -1,9 +1,8 @@
-"""Find the sandbox of this machine, and report which ones it has and what they do not prevent.
+"""Find the sandbox of this machine, and report all available sandboxes and their limits.
 
-A sandbox counts only if it has run a command: bubblewrap may be installed while user namespaces are forbidden, and a kernel
-may know Landlock and have it turned off.
-Law: bubblewrap is run only if it is the system's, which only root can have written, or if its SHA-256 is known. PATH is not
-searched.
+A sandbox counts only if it has run a command: bubblewrap may be installed while user namespaces are forbidden, and
+Landlock may be turned off in the kernel.
+Law: we run only a bubblewrap that root alone can have written, or whose SHA-256 is known. PATH is not searched.
 """
 
 from __future__ import annotations

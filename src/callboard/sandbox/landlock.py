@@ -1,4 +1,4 @@
-"""Confine commands by the kernel's Landlock, where there are no namespaces. See landlock(7).
+"""Confine commands by the kernel's Landlock, if namespaces are not available. See landlock(7).
 
 A rule only ever allows, and for all that is beneath a directory. So a read-only path in the workspace is excluded by
 allowing everything beside it, and nothing new can be made there.

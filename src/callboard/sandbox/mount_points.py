@@ -219,7 +219,7 @@ def _hold(workspace: Path, places: Iterable[tuple[PurePosixPath, Path | None]]) 
 
 @contextmanager
 def restore_files(workspace: Path, names: Sequence[str]) -> Iterator[None]:
-    """Restore files of the workspace afterwards, where they cannot be made read-only; remove those that were not there.
+    """Restore files of the workspace afterwards, if they cannot be made read-only; remove new ones.
 
     Raises:
         CallerError: A file has more than 1 MiB.

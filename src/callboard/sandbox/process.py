@@ -1,8 +1,8 @@
 """Run a command under a guard: its output, its input, its limits, and the end of all its processes.
 
-Laws: cancelling takes effect at once, and is passed on when all processes are gone. A command never begins before its guard
-is attached: it waits at a gate, a shell that reads a line first, and if we die before that the gate never opens. The memory
-for output is bounded. Only listed variables of the environment are passed on, so no key of the user's gets in.
+Laws: cancelling takes effect at once, and is passed on when all processes are gone. A command never starts before its
+guard is attached: it waits at a gate, a shell that first reads a line. If we die before that, the gate never opens. The
+memory for output is bounded. Commands get only listed environment variables, so they see no keys of the user.
 
 `OutputFile` keeps the end of the output in a file while the command runs, to be read after a crash of this process.
 Law: the file never has more than twice `MAX_BYTES`, and a full disk ends the writing, not the command.
@@ -100,7 +100,7 @@ MAX_OUTPUT_RATIO = 64
 
 _BLOCK = 64 * 1024
 _POLL_SECONDS, _SLOW_POLL_SECONDS = 0.05, 0.25
-"""Seconds between two looks at the processes: at first, and where there are many."""
+"""Seconds between two checks of the processes: at first, and with many processes."""
 _POLL_SHARE = 20
 """Between these bounds, the pause is this many times the processor time of a look."""
 _END_SECONDS = 10

@@ -56,7 +56,7 @@ _MAX_FILE = 64 * 1024
 
 
 def find_readable_paths(confinement: Confinement) -> list[Path]:
-    """Return the paths to show besides the system's, each at its own place, none of them beneath another."""
+    """Return the paths to show in addition to the system's, unmoved, none of them beneath another."""
     wanted_paths = [
         *(
             place
@@ -195,7 +195,7 @@ def _may_be_shown(place: Path, homes: Iterable[Path]) -> bool:
 
 
 def _find_homes() -> frozenset[Path]:
-    homes = {os.path.expanduser("~")}  # noqa: PTH111  # pathlib's raises where there is none
+    homes = {os.path.expanduser("~")}  # noqa: PTH111  # pathlib's raises if there is no home
     with suppress(ImportError, KeyError):
         import pwd  # noqa: PLC0415  # not on Windows
 

@@ -152,7 +152,7 @@ CALLS: dict[str, SyscallNumbers] = {
     "semctl": SyscallNumbers(66, 191),
     "mq_open": SyscallNumbers(240, 180),
     "mq_unlink": SyscallNumbers(241, 181),
-    # what is known of files besides their content
+    # metadata of files
     "setxattr": SyscallNumbers(188, 5),
     "lsetxattr": SyscallNumbers(189, 6),
     "fsetxattr": SyscallNumbers(190, 7),
@@ -259,7 +259,7 @@ SHARED: tuple[SyscallRule, ...] = (
     *(SyscallRule("ioctl", tests=(ArgumentTest(1, "equal", command),)) for command in _SETS_ATTRIBUTES),
     *(SyscallRule(name, errno.ENOSYS) for name in ("setxattrat", "removexattrat", "file_setattr")),
 )
-"""Refused besides, where a command has no namespaces of its own."""
+"""Also refused if a command has no namespaces of its own."""
 
 
 # linux/bpf_common.h and linux/seccomp.h

@@ -1,7 +1,7 @@
-"""Server-sent events, as the WHATWG's HTML standard has them in section 9.2.6: bytes to frames, and payloads to bytes.
+"""Server-sent events (WHATWG HTML, section 9.2.6): bytes to frames, and payloads to bytes.
 
-It is read tolerantly: a last frame without its blank line counts too. `[DONE]` is data like any other.
-Law: each byte is looked at once, and the frames do not depend on where the chunks were cut.
+Reading is tolerant: a last frame without its blank line also counts. `[DONE]` is ordinary data.
+Law: each byte is read once, and the frames do not depend on the cuts between chunks.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _BOM = b"\xef\xbb\xbf"
 
 
 class Frame(msgspec.Struct, frozen=True):
-    """One event of a stream: its name, its data and the last identifier; "" where there is none."""
+    """One event of a stream: its name, its data and the last identifier; each may be ""."""
 
     event: str
     data: str

@@ -1,10 +1,9 @@
-"""Which calls of a chat's turn are asked about, and the tools of MCP servers.
+"""Decide which calls of a chat's turn need an answer, and offer the tools of MCP servers.
 
-Law: an edit that is asked about is shown as what it would do to the files as they are; nobody is asked about one that
-would fail.
+Law: a question about an edit shows its effect on the current files. An edit that would fail asks no question.
 
-A chat may be given MCP servers besides its own tools. Law: a tool of theirs never has the name of one of ours, so what is free for ours, or was allowed once, is not so for
-theirs.
+A chat can also use MCP servers. Law: a server's tool never has the name of one of our tools, so permissions for our
+tools never apply to it.
 """
 
 from __future__ import annotations

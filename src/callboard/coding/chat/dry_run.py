@@ -1,7 +1,7 @@
-"""Dry run of an edit: the tool's own function runs on files that keep in memory what is written.
+"""Dry run of an edit: the tool's own function runs on files whose changes stay in memory.
 
-`ObservedDirectory` reports the changes of the real run. Laws: a dry run writes nothing to disk, and what it reads does not
-count as read by the model; a write that fails is not reported, and a file that cannot be read counts as absent.
+`ObservedDirectory` reports the changes of the real run. Laws: a dry run writes nothing to disk, and files that it reads
+do not count as read by the model. A failed write is not reported, and an unreadable file counts as absent.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class ChangedFile(msgspec.Struct, frozen=True):
 
 
 class DryRun(msgspec.Struct, frozen=True):
-    """The outcome: what the edit would change, the `result` that the model would read, and what it would have `seen`."""
+    """The outcome: the changes of the edit, the `result` for the model, and the files that it would have `seen`."""
 
     changes: tuple[ChangedFile, ...]
     result: ResultCanister
@@ -83,7 +83,7 @@ class _OverlayWorkspace(Workspace):
 
 
 class OverlayFiles(ConfinedDirectory):
-    """Files of which writes stay in memory; a file that was not written is read from `files`, while these are connected."""
+    """Files whose writes stay in memory; an unwritten file is read from `files`, while they are connected."""
 
     def __init__(self, files: ConfinedDirectory) -> None:
         super().__init__()

@@ -1,8 +1,8 @@
-"""Detect which runner tests a folder, by the files in it, and run the tests in the sandbox of a workspace.
+"""Detect the test runner of a folder by its files, and run the tests in the sandbox of a workspace.
 
 Law: the report is about the files beneath the root as the run left them; its digest names them.
 
-A target of make may run anything: if the output has the summary of a runner that is known, that is read; else the whole run
+A make target may run anything. If the output has the summary of a known runner, we read the summary; else the whole run
 counts as one test, by make's exit code.
 """
 

@@ -1,6 +1,7 @@
-"""The tool `git`: look into the repository's history, and commit.
+"""The tool `git`: read the repository's history, and commit.
 
-Law: every path is beneath the root of the workspace; a job stays on its branch; nothing leaves the machine; files that the rules deny to a call are not in a diff, not staged and not restored.
+Law: every path is beneath the root of the workspace. A job stays on its branch. Nothing leaves the machine. Files that
+the rules deny to a call are not in a diff, not staged and not restored.
 """
 
 from __future__ import annotations
