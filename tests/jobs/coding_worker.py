@@ -1,4 +1,4 @@
-"""A worker of coding jobs with a scripted model, in a process that is killed behind a step or when a command printed a sign."""
+"""A worker of coding jobs with a scripted model, in a process that is killed after a step or a sign of a command."""
 
 import asyncio
 import os
@@ -16,7 +16,7 @@ from callboard.testing import Call, ScriptedModel
 
 
 def open_scripted(script):
-    """A model that says what comes next in the script of the phase, by what it is shown to have done."""
+    """Return a model that continues the script of the phase, depending on the request."""
 
     def reply(request):
         first = next(each.text for each in request.canisters if isinstance(each, UserCanister))
@@ -34,7 +34,7 @@ def open_scripted(script):
 
 
 def main(folder, script, after, sign):
-    """Go on with the only job until it ends or waits; die at the step of this number, and behind this sign, "" is none."""
+    """Continue the only job until it ends or waits. Die at this step, or after this sign ("" for none)."""
     steps = 0
 
     def publish(_segment, _step):

@@ -1,4 +1,4 @@
-"""A database for durable jobs, once on SQLite and once on PostgreSQL, and a queue in it."""
+"""A database for durable jobs, on SQLite and on PostgreSQL, and its queue."""
 
 import os
 
@@ -19,7 +19,7 @@ _queue = Table(
 
 
 class Queue:
-    """What was queued, as the engine does it: in the transaction that queues, and a segment once however often it is queued."""
+    """A queue like the engine's: it uses the transaction, and queues a segment only once."""
 
     def __init__(self, database):
         self.database = database
@@ -31,27 +31,27 @@ class Queue:
             connection.execute(insert(_queue), {**row, "delay": delay})
 
     def segments(self, job):
-        """The segments of a job that were queued, and not before how many seconds each begins."""
+        """Return the queued segments of a job, with the seconds until each may start."""
         query = select(_queue.c.segment, _queue.c.delay).where(_queue.c.job == job.id).order_by(_queue.c.segment)
         return self.database.run_blocking(lambda connection: dict(connection.execute(query).all()))
 
 
 @pytest.fixture(autouse=True)
 def no_disk(monkeypatch):
-    """Nobody takes the power away from a test, so that none waits for the disk."""
+    """Do not wait for the disk, because tests do not lose power."""
     monkeypatch.setattr("callboard.jobs.database.SYNCHRONOUS", "OFF")
 
 
 @pytest.fixture(autouse=True)
 def quick_end(monkeypatch):
-    """A worker ends when its lease next looks around, which is soon."""
+    """Let workers end soon after they lose their lease."""
     monkeypatch.setattr("callboard.jobs.lease._WAIT_SECONDS", 0.05)
     monkeypatch.setattr("callboard.jobs.lease._LOOK_SECONDS", 0.02)
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
 def url(request, tmp_path):
-    """The URL of an empty database, once for each kind."""
+    """The URL of an empty database of each kind."""
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path / 'jobs.db'}"
     return request.getfixturevalue("empty_postgresql")
@@ -68,7 +68,7 @@ def temporal(tmp_path):
 
 @pytest.fixture
 def address(request):
-    """The address of a server of Temporal if ENGINE says that workers use it, else ""."""
+    """The address of a Temporal server if ENGINE selects Temporal, else ""."""
     return request.getfixturevalue("temporal").address if os.environ.get("ENGINE") == "temporal" else ""
 
 

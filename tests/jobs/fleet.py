@@ -1,4 +1,4 @@
-"""Several processes that work on the jobs of one database, and what became of the jobs."""
+"""Several processes that work on the jobs of one database, and the results of the jobs."""
 
 import asyncio
 import signal
@@ -29,7 +29,7 @@ class WorkerProcess(ForkedProcess):
 
     @property
     def executor(self):
-        """Waits until it works."""
+        """Id of the executor. Reading it waits until the process works."""
         if not self._executor:
             try:
                 self._executor = self._ready.recv()
@@ -38,7 +38,7 @@ class WorkerProcess(ForkedProcess):
         return self._executor
 
     def end(self, number=signal.SIGKILL):
-        """Send a signal and wait for the end; what it wrote."""
+        """Send a signal, wait for the end, and return the output."""
         if self.returncode is None:
             self.send(signal.SIGCONT)
             self.send(number)
@@ -80,11 +80,11 @@ class Fleet:
         return asyncio.run(self.store.list(limit=10_000))
 
     def read_lines(self):
-        """Who did what, as the outside saw it."""
+        """Return the lines that the tools wrote."""
         return self.effects.read_text("utf-8").split()
 
     def read_results(self):
-        """What became of each call, by its name, as the jobs know it."""
+        """Return the result of each call from the jobs, by its name."""
         jobs = self.list()
 
         async def read():
@@ -93,20 +93,20 @@ class Fleet:
         return {item.invocation_id: item.text for item in asyncio.run(read()) if isinstance(item, ResultCanister)}
 
     def owners(self):
-        """How many segments each executor runs."""
+        """Return the number of running segments by executor."""
         query = "SELECT executor, count(*) FROM callboard_segments WHERE executor IS NOT NULL GROUP BY 1"
         with self.database.engine.connect() as connection:
             return Counter(dict(connection.execute(text(query)).all()))
 
     def wait_for(self, condition):
-        """Wait until it holds; it may ask the database."""
+        """Wait until the condition is true."""
         end = time.monotonic() + PATIENCE
         while not condition():
             assert time.monotonic() < end, "nothing came of it"
             time.sleep(0.02)
 
     def wait_for_jobs(self):
-        """Wait until all jobs have ended, and check that each was done, once."""
+        """Wait until all jobs have ended, and check that each was done once."""
         self.database.engine.dispose()  # what a crash of the server may have left
         self.wait_for(lambda: all(job.has_ended for job in self.list()))
         assert [(job.state, job.reason) for job in self.list() if job.state != "completed"] == []

@@ -1,4 +1,4 @@
-"""Processes that have imported what they need when they begin, which is most of what a short one costs."""
+"""Processes that start with their imports done, because imports are most of the time of a short process."""
 
 import os
 import sys
@@ -16,7 +16,7 @@ processes.set_forkserver_preload(
 
 
 class ForkedProcess:
-    """A process that calls a function of a module, with the environment of whoever starts it; it writes to a file."""
+    """A process that calls a function of a module, with the environment of its creator, and writes to a file."""
 
     def __init__(self, function, *arguments, output):
         self._output = Path(output)
@@ -26,25 +26,25 @@ class ForkedProcess:
 
     @property
     def returncode(self):
-        """None while it runs."""
+        """Return code, None while the process runs."""
         return self._process.exitcode
 
     def send(self, number):
         os.kill(self.pid, number)
 
     def wait(self, seconds):
-        """Its return code."""
+        """Wait for the end, and return the return code."""
         self._process.join(seconds)
         assert self.returncode is not None, "it does not end"
         return self.returncode
 
     def read(self):
-        """What it wrote."""
+        """Return the output."""
         return self._output.read_text("utf-8")
 
 
 def run(function, arguments, output, environment):
-    """In the process itself."""
+    """Run in the process itself."""
     os.environ.clear()
     os.environ.update(environment)
     file = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)

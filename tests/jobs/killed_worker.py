@@ -1,7 +1,7 @@
 """A worker that is killed, and the agent whose jobs it runs: eight rounds of eight calls at once.
 
-What happens is appended to a log as it happens: a line for each request of the model, for each call that begins or ends,
-and for what a segment finds when it begins. A line is one write to a file, so it outlives the process.
+Events are appended to a log: each request of the model, each start and end of a call, and the state at each start of a
+segment. A line is one write to a file, so it outlives the process.
 """
 
 import asyncio
@@ -42,7 +42,7 @@ die_now = threading.Event()
 
 
 class Countdown:
-    """The lines until the worker dies."""
+    """Counts the lines until the worker dies."""
 
     lines = 0
 
@@ -89,7 +89,7 @@ agent = Agent(ScriptedModel(iter(lambda: reply, None)), [change, look])
 
 
 class WatchedKind(AgentKind):
-    """Writes down what is known where a segment begins: nothing of it may happen again."""
+    """Logs the known events at the start of a segment, which must not happen again."""
 
     async def run(self, segment):
         for each in segment.conversation:
@@ -101,7 +101,7 @@ class WatchedKind(AgentKind):
 
 
 def serve(url, log_path, lines, seed, address):
-    """Run what is queued until nothing is left; die behind so many lines, 0 is never."""
+    """Run queued segments until none is left. Die after so many lines, 0 for never."""
     log["path"] = Path(log_path)
     lease.LEASE_SECONDS = 1  # tests wait less
     random.seed(seed)

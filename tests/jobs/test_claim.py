@@ -1,4 +1,4 @@
-"""What the one runner of a job writes, and that there is one."""
+"""A claim writes the job, and only one claim can."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def result(name):
 
 
 def commits(database):
-    """The transactions that were committed since."""
+    """Count transactions from now on."""
     from sqlalchemy import event
 
     seen = []

@@ -1,4 +1,4 @@
-"""Whoever submits a job waits for it, follows it and answers it, whichever process runs it."""
+"""A client waits for a job, follows it and answers it, in any process."""
 
 import asyncio
 import os
@@ -29,7 +29,7 @@ async def book(room: int) -> str:
 
 
 def reply(request):
-    """A call, an answer to its result: however often it is asked."""
+    """Reply with a call, and then with an answer to its result."""
     last = request.canisters[-1]
     if isinstance(last, ResultCanister):
         return [TextPiece("It is "), TextPiece(f"{last.text}.")]
@@ -111,7 +111,7 @@ async def test_pieces_come_between_the_entries_around_them():
 
 
 async def find_approval(job):
-    """What the job asks, as soon as it does."""
+    """Wait for the job's approval, and return it."""
     while True:
         for approval in await job.approvals():
             return approval
@@ -191,7 +191,7 @@ async def test_several_agents_run_in_one_process():
 
 
 async def test_the_users_settings_hold_where_a_job_is_submitted(tmp_path, monkeypatch):
-    """Also where the job names the model by its agent alone."""
+    """They also hold if only the agent names the model."""
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     (tmp_path / "callboard").mkdir()
     told = tmp_path / "told"
@@ -226,7 +226,7 @@ happened = []
 
 
 class HangingModel(ScriptedModel):
-    """Says something and then nothing more."""
+    """Sends some text, and then hangs."""
 
     async def batches(self, _):
         happened.append("began")
@@ -262,7 +262,7 @@ def database_url(tmp_path, monkeypatch):
 
 
 async def cancel_elsewhere(url, job):
-    """As another process does it: nothing here hears of it but through the database."""
+    """Cancel the job like another process, only through the database."""
     with Database.open(url) as database:
         await DurableStore(database).request_cancel(job.id, "enough")
 

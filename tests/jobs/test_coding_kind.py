@@ -147,7 +147,7 @@ def test_a_call_that_wants_approval_waits_for_an_answer(place, workflow, script,
 
 
 def run_here(place, script, control, then=lambda: None, open_model=None):
-    """Runs one segment in this process."""
+    """Return a function that runs one segment in this process."""
 
     async def work(store):
         job = (await store.list())[0]

@@ -1,4 +1,4 @@
-"""The database crashes under the workers: they end, and those that are started again do each job once."""
+"""The database crashes under the workers. They end, and restarted workers do each job once."""
 
 import shutil
 import signal
@@ -23,9 +23,9 @@ def server():
 
 
 def crash_while_rows_are_handed_back(server, folder, rows):
-    """A worker dies with many segments, and the database in the middle of their being handed back.
+    """Kill a worker with many segments, and crash the database while they are handed back.
 
-    Returns what became of each call: "done" or "outcome unknown".
+    Return the outcome of each call: "done" or "outcome unknown".
     """
     with open_fleet(server.url, folder, seconds=600, concurrency=rows) as fleet:
         [victim] = fleet.start()
@@ -47,7 +47,7 @@ def crash_while_rows_are_handed_back(server, folder, rows):
 
 
 def test_the_database_crashes_while_rows_are_handed_back(server, tmp_path):
-    """The first call of each job was cut by the kill; some of the second ones by the crash, the others were made."""
+    """The kill cuts the first call of each job. The crash cuts some of the second calls."""
     outcomes = crash_while_rows_are_handed_back(server, tmp_path, ROWS)
     assert outcomes.total() == 2 * ROWS
     assert outcomes["outcome unknown"] >= ROWS
@@ -78,7 +78,7 @@ class CrashingServer:
 
 @contextmanager
 def crashing_server():
-    """A server that ends with the test, whether it stands or not."""
+    """A server that ends with the test, even if it has crashed."""
     control = require_control()
     server = PostgresServer.make(control)
     try:

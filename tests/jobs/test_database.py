@@ -1,4 +1,4 @@
-"""Transactions that outlive a lost connection, and what is said of a database that cannot be used."""
+"""Transactions survive a lost connection, and errors explain why a database cannot be used."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who may read a database's file, and where it may be."""
+"""Permissions and file systems of a database's file."""
 
 import os
 import stat
@@ -79,7 +79,7 @@ def make_database(path, mode=0o600):
 
 @pytest.fixture
 def other_user(monkeypatch):
-    """Makes a path another user's: really if this is root, else as the process sees it."""
+    """Return a function that gives a path to another user: really for root, otherwise only for this process."""
 
     def give(path):
         if os.geteuid() == 0:

@@ -1,4 +1,4 @@
-"""Jobs that run in the process of a person, who reads that the disk is full."""
+"""Jobs that run in the user's process, and report a full disk."""
 
 import asyncio
 

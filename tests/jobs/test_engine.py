@@ -1,4 +1,4 @@
-"""Segments are queued in our transactions, and run once each, in their order and within their limits."""
+"""Segments are queued in our transactions, and each runs once, in order and within limits."""
 
 import asyncio
 from contextlib import asynccontextmanager
@@ -32,7 +32,7 @@ def engine(database):
 
 
 class Runner:
-    """Notes which segments run, and how many do at once."""
+    """Records which segments run, and how many at once."""
 
     def __init__(self, hold=False, fail=()):
         self.begun = []
@@ -96,7 +96,7 @@ async def test_a_segment_runs_once_however_often_it_is_queued(engine):
 
 
 async def test_a_claim_whose_commit_went_unnoticed_is_not_lost(engine, monkeypatch):
-    """Each transaction is made twice, as after a connection that broke behind the commit."""
+    """Each transaction runs twice, as after a connection that broke after the commit."""
     run, runner = engine.database.run, Runner()
 
     async def run_twice(work):
@@ -324,7 +324,7 @@ async def test_a_running_job_is_cancelled_within_a_second(engine):
 
 @pytest.fixture
 def restarting(engine, monkeypatch):
-    """An engine whose workers begin again at once."""
+    """An engine whose workers restart at once."""
     monkeypatch.setattr(worker_module, "RESTART_SECONDS", 0)
     return engine
 

@@ -1,4 +1,4 @@
-"""The lines of a job's entries, and the conversation that they hold."""
+"""The lines of a job's entries, and their conversation."""
 
 from __future__ import annotations
 

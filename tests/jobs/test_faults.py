@@ -1,4 +1,4 @@
-"""Each write of a job fails, or kills its process, one by one: the job ends as if nothing had been."""
+"""Each write of a job fails or kills its process, one by one, and the job still ends normally."""
 
 import asyncio
 import os
@@ -53,7 +53,7 @@ def kill(_):
 
 
 class FaultyDatabase(Database):
-    """Fails at one of its writes: within its transaction, or when it is committed."""
+    """Fails at one write, within its transaction or at its commit."""
 
     def set_fault(self, number, when, fault):
         self.writes, self.number, self.when, self.fault = 0, number, when, fault
@@ -79,7 +79,7 @@ def run_process(url, job, *fault):
 
 
 async def check(queue, job, *, lost):
-    """The job is whole; a call is unknown where it was begun and its result was not committed."""
+    """Check that the job is complete, and that only calls without a committed result are unknown."""
     row = await queue.store.get(job.id)
     assert (row.state, row.output, row.rounds, row.calls) == ("completed", {"text": "Done."}, ROUNDS + 1, 4)
     canisters = await conversation_of(queue, job)

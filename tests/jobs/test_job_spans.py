@@ -1,4 +1,4 @@
-"""A job is one trace, whichever segments it has and whoever runs them; its lines in the log name it."""
+"""A job is one trace over all segments and processes, and its log lines name it."""
 
 import asyncio
 import logging
@@ -28,7 +28,7 @@ agent = Agent(ScriptedModel(iter(lambda: reply, None)), [book])
 
 
 async def find_approval(job):
-    """What the job asks, as soon as it does."""
+    """Wait for the job's approval, and return it."""
     while True:
         for approval in await job.approvals():
             return approval
@@ -88,7 +88,7 @@ async def test_without_telemetry_a_job_keeps_no_trace_and_is_counted(tmp_path, m
 
 
 def jobs_before(job):
-    """The job as it began."""
+    """Return the job as it was at its start."""
     from msgspec.structs import replace
 
     return replace(job, rounds=0, usage={})

@@ -1,4 +1,4 @@
-"""Workers are killed at random points: every job ends, and nothing that is committed happens twice.
+"""Workers are killed at random points. Every job ends, and committed work never happens twice.
 
 `make soak-jobs` kills as often as `SOAK_KILLS` says, on each database, with the engine that `ENGINE` names.
 """
@@ -27,7 +27,7 @@ PATIENCE = 120
 
 
 def run_worker(url, log, lines, seed, address):
-    """The exit code of a worker that dies behind so many lines, unless it finds nothing more to do before."""
+    """Return the exit code of a worker that dies after so many lines, or ends when nothing is left."""
     process = processes.Process(target=serve, args=(url, log, lines, seed, address))
     process.start()
     process.join(PATIENCE)
@@ -41,7 +41,7 @@ def test_jobs_end_whenever_their_worker_is_killed(url, address, tmp_path):
 
 
 def kill_workers(url, address, folder, kills):
-    """Kill so many workers, and check what became of the jobs."""
+    """Kill so many workers, and check the jobs."""
     chance = random.Random(SEED)
     log = folder / "log.txt"
     with Database.open(url) as database:
@@ -69,7 +69,7 @@ async def find_unfinished(store):
 
 
 async def check_job(store, job, name, lines):
-    """The job is whole. How many of its calls have an unknown outcome."""
+    """Check that the job is complete. Return the number of its calls with an unknown outcome."""
     row = await store.get(job.id)
     assert (row.state, row.output) == ("completed", {"text": "Done."}), (name, row)
     entries = await store.read_entries(job.id)
@@ -98,7 +98,7 @@ async def check_job(store, job, name, lines):
 
 
 def check_order(lines):
-    """Nothing that a segment knew when it began happened after that."""
+    """Check that no event known at the start of a segment happens after it."""
     known, replies = set(), defaultdict(int)
     for word, key, *rest in lines:
         match word:

@@ -1,4 +1,4 @@
-"""A lease is renewed while its process lives, and a process that could not renew it is told."""
+"""A lease is renewed while its process lives, and a process that cannot renew it is notified."""
 
 import subprocess
 import sys
@@ -34,7 +34,7 @@ def database(url):
 
 @contextmanager
 def take_lease(database, on_write=lambda: None, count_running=lambda: 1):
-    """A lease, and what was said when it was lost."""
+    """Take a lease. Return it with the reasons for its loss."""
     losses, lost = [], threading.Event()
     lease = Lease(database, "me", on_write, count_running, lambda why: (losses.append(why), lost.set()))
     try:
@@ -125,7 +125,7 @@ end_process("the connection broke")
 
 
 def test_what_its_tools_have_started_ends_with_a_process_that_lost_its_lease():
-    """Each of them in a session of its own; their standard error is open until the last of them has ended."""
+    """Each child has its own session. Their standard error is open until the last child has ended."""
     ended = subprocess.run(
         [sys.executable, "-c", SCRIPT], check=False, capture_output=True, text=True, timeout=PATIENCE
     )

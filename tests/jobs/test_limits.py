@@ -1,4 +1,4 @@
-"""Segments of a model start so many a minute, and all jobs cost so much in a day, in all workers together."""
+"""Limits of starts per minute and costs per day hold over all workers."""
 
 import asyncio
 from datetime import UTC, datetime, timedelta
@@ -94,7 +94,7 @@ class Kind(JobKind):
 
 @pytest.fixture
 def limits(database):
-    """Those of two workers."""
+    """Return the limits of two workers."""
     return [JobLimits(database, {MODEL: 6}, clock=lambda: NOW) for _ in range(2)]
 
 

@@ -1,4 +1,4 @@
-"""A job of this host gets a worker, also if the last one is just ending."""
+"""A job of this host gets a worker, even if the last worker is just ending."""
 
 import asyncio
 import fcntl
@@ -22,7 +22,7 @@ def database(tmp_path):
 
 @pytest.fixture
 def started(monkeypatch):
-    """The commands of the processes that would have been started."""
+    """Record commands instead of starting processes."""
     commands = []
 
     class Process:

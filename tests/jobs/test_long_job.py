@@ -1,4 +1,4 @@
-"""A job of a thousand rounds costs what its transcript is long, and is found again in as few queries as a short one."""
+"""The cost of a long job is proportional to its transcript, and it resumes with as few queries as a short job."""
 
 import os
 
@@ -42,7 +42,7 @@ async def test_the_database_is_at_most_twice_the_transcript(tmp_path):
 
 
 async def count_queries(database, rounds):
-    """Those that a process makes that goes on with a job of so many rounds, before the model is asked."""
+    """Return the number of queries to continue a job of so many rounds, before the model is asked."""
     counts = []
     replies = [
         *[Call("read", {"page": page}) for page in range(rounds)],

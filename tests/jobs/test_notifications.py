@@ -1,4 +1,4 @@
-"""Who is told that a job waits or has ended, and how often."""
+"""Notifications that a job waits or has ended."""
 
 import asyncio
 import json
@@ -47,7 +47,7 @@ def store(database, clock):
 
 @pytest.fixture
 def tell(database, clock):
-    """Tells what is due to these places, with what was shown of failures."""
+    """Send due notifications to these places, and return the shown failures."""
 
     async def tell(*places, seconds=30):
         shown = []
@@ -58,7 +58,7 @@ def tell(database, clock):
 
 @pytest.fixture
 def file(tmp_path):
-    """A command that writes what it is told, and what it was told."""
+    """A command that writes its notifications to a file, and the file's content."""
     path = tmp_path / "told"
 
     def read():
@@ -86,7 +86,7 @@ def is_alive(process):
 
 
 class Webhook:
-    """A server that answers with these statuses, one after the other, and then hangs."""
+    """A server that answers with these statuses, one after another, and then hangs."""
 
     def __init__(self, *statuses):
         self.statuses = [*statuses]

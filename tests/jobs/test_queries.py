@@ -1,4 +1,4 @@
-"""What an overview shows of the jobs, on both databases."""
+"""Queries for overviews of the jobs, on both databases."""
 
 from datetime import UTC, datetime, timedelta
 

@@ -1,4 +1,4 @@
-"""Jobs that ended longer ago than they are kept are removed, with their files, and no others."""
+"""Only jobs that ended long ago are removed, with their files."""
 
 import asyncio
 from datetime import UTC, datetime, timedelta
@@ -18,7 +18,7 @@ QUEUES = ["callboard", "callboard-here"]
 
 @pytest.fixture(autouse=True)
 def state(tmp_path, monkeypatch):
-    """Where the files of coding jobs are."""
+    """The directory with the files of coding jobs."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
 
 

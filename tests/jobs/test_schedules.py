@@ -1,4 +1,4 @@
-"""Schedules submit jobs at their times: each once, however many workers look, and none behind one that has not ended."""
+"""Schedules submit each job once at its time, and never while the last job runs."""
 
 import asyncio
 from datetime import UTC, datetime, timedelta
@@ -18,7 +18,7 @@ TEMPLATE = JobTemplate(
 
 
 class Clock:
-    """Tells the time that the test says."""
+    """A clock that the test sets."""
 
     def __init__(self):
         self.now = START

@@ -1,4 +1,4 @@
-"""A job in a database that others write to decides nothing about the worker's host."""
+"""A job from a database that others can write to decides nothing about the worker's host."""
 
 import asyncio
 import os
@@ -146,7 +146,7 @@ def test_a_job_of_somebody_else_may_do_no_more_than_the_settings_say(tmp_path, s
     ],
 )
 def test_a_coding_job_of_somebody_else_fails_and_says_why(store, tmp_path, settings, case):
-    """On SQLite it is taken, and the model is opened. A call that was interrupted shows nothing of the directory."""
+    """On SQLite the job runs and the model is opened. An interrupted call shows nothing of the directory."""
     opened = []
     listed, options, error, has_open_call = case
     settings.write_text(f'[jobs]\ndirectories = ["{tmp_path if listed else tmp_path / "other"}"]\n')

@@ -17,7 +17,7 @@ RESULT = core.ResultCanister("2", invocation_id="a")
 
 
 def steps(*items):
-    """The steps of items, each with the round it belongs to."""
+    """Return the steps of items, each with its round."""
     return [*read_steps(JobEntry(at, number, encode_entry(item)) for at, (number, item) in enumerate(items, 1))]
 
 
@@ -72,7 +72,7 @@ def at(seconds):
 
 
 def build(*items):
-    """The rounds of canisters, each with its round."""
+    """Return the rounds of canisters."""
     return build_trace(JobEntry(at, number, encode_entry(item)) for at, (number, item) in enumerate(items, 1))
 
 

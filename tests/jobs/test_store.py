@@ -1,4 +1,4 @@
-"""What people ask of jobs: to make, list, answer, cancel, resume, fork and remove them."""
+"""The store makes, lists, answers, cancels, resumes, forks and removes jobs."""
 
 from __future__ import annotations
 
@@ -353,7 +353,7 @@ async def test_odd_text_and_times_come_back(store):
 
 
 async def test_ten_thousand_jobs_are_listed_by_one_query_without_what_is_long(store, database):
-    """How long it takes is measured, not tested: `bench`."""
+    """`bench` measures the time."""
     from sqlalchemy import event
 
     statements = []

@@ -1,4 +1,4 @@
-"""Who follows a job here gets the pieces of a reply before its entry, and none of them after it."""
+"""A follower in this process gets the pieces of a reply before its entry, and none after it."""
 
 from callboard.core import Note, TextPiece
 from callboard.jobs import streams as streams_module

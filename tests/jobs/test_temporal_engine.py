@@ -1,4 +1,4 @@
-"""Temporal keeps the laws of the embedded engine, and a server that is away or forgets loses no job."""
+"""Temporal obeys the laws of the embedded engine. No job is lost if the server is away or loses its state."""
 
 import asyncio
 from datetime import timedelta
@@ -31,7 +31,7 @@ test_cancelling = test_engine.test_a_running_job_is_cancelled_within_a_second
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
-    """The address of a server that the tests share, and namespaces that no test has used."""
+    """The address of a shared server, and unused namespaces."""
     namespaces = [f"test-{number}" for number in range(12)]
     server = TemporalServer(tmp_path_factory.mktemp("temporal"), namespaces)
     server.start()

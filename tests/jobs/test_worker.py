@@ -1,4 +1,4 @@
-"""Processes that are killed, stopped, cut off and told to stop: every job ends, and nothing is done twice."""
+"""Processes are killed, suspended, cut off and stopped. Every job ends, and nothing is done twice."""
 
 import asyncio
 import os
@@ -27,7 +27,7 @@ def remote_fleet(empty_postgresql, tmp_path):
 
 
 def end_sessions(fleet, name):
-    """End the sessions of an application, as a server or a network does that fails."""
+    """End the sessions of an application, like a failing server or network."""
     query = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE application_name = %s AND datname = %s"
     with psycopg.connect(fleet.url, autocommit=True) as connection:
         return connection.execute(query, [name, fleet.url.rpartition("/")[2]]).fetchone()[0]
@@ -45,7 +45,7 @@ def test_the_jobs_of_a_killed_worker_are_taken_over(fleet):
 
 
 def test_a_stopped_worker_ends_and_nothing_is_done_twice(fleet):
-    """Others take its jobs over after some seconds, unless it was stopped while it wrote to a file of SQLite."""
+    """Others take over its jobs after some seconds, unless it was stopped during a write to SQLite."""
     sleeper, _ = fleet.start(2)
     fleet.create(4, rounds=4)
     fleet.wait_for(lambda: fleet.owners()[sleeper.executor] and fleet.read_lines())
@@ -87,7 +87,7 @@ def local_fleet(tmp_path):
 
 
 def replace_file(path):
-    """Put an empty file in the place of a database."""
+    """Replace a database with an empty file."""
     new = path.with_suffix(".new")
     new.touch(0o600)
     new.rename(path)

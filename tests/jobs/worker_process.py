@@ -1,7 +1,7 @@
 """A worker in a process of its own, for tests that kill, stop and cut it off.
 
 Each job has as many rounds as its input says. A round is a call of a tool that is not idempotent: it takes a while, and
-notes in a file that it was done. A call that was begun and has no result is answered, not made again.
+notes in a file that it was done. A call that has started and has no result is answered, not made again.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ from callboard.jobs.worker import Worker
 
 
 def use_tool(effects, line, seconds):
-    """What the outside sees of a call: one line, in one write."""
+    """Write a line for a call, in one write."""
     time.sleep(seconds)
     descriptor = os.open(effects, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
     os.write(descriptor, f"{line}\n".encode())
@@ -62,8 +62,10 @@ async def work(url, effects, seconds, concurrency, address, clock_error, ready):
 
 
 def main(*arguments):
-    """Work until it is told to stop: the database, the file of effects, seconds of a call, jobs at once, the address of
-    Temporal or "", by how many seconds the clock is wrong, and who is told that it works, under which id.
+    """Work until a signal.
+
+    The arguments are the database, the file of effects, seconds of a call, jobs at once, the address of Temporal or "",
+    the error of the clock in seconds, and the receiver of the worker's id.
     """
     lease.LEASE_SECONDS = 2  # tests wait less
     asyncio.run(work(*arguments))
