@@ -186,7 +186,7 @@ async def test_an_agents_own_callback_is_asked_first(database):
     assert isinstance(items[at + 1], core.ResultCanister)
 
 
-async def test_an_answer_is_one_entry_however_the_run_goes_on(database):
+async def test_an_answer_is_one_entry_however_the_run_continues(database):
     bench = Bench([Call("book", {"room": 7}), Call("book", {"room": 7}), "Done."])
     queue = bench.queue(database)
     job = await queue.submit()
@@ -442,7 +442,7 @@ async def test_a_job_is_left_to_a_worker_that_can_run_it(database):
     assert (ended.state, ended.reason, ended.attempts) == ("completed", "", 1)
 
 
-async def test_a_job_that_nobody_here_can_run_is_cancelled_by_anybody(database):
+async def test_any_process_can_cancel_a_job_that_it_cannot_run(database):
     stranger = LocalQueue(database, {})
     job = await stranger.submit()
     await stranger.store.claim(job.id, 1, "somebody who dies")
@@ -456,7 +456,7 @@ async def test_auxdata_has_to_be_json(database):
         await Bench([]).queue(database).submit(auxdata={"connection": object()})
 
 
-async def test_a_fork_goes_on_from_a_round(database):
+async def test_a_fork_continues_from_a_round(database):
     bench = Bench([Call("change", {"number": 1}), Call("change", {"number": 2}), "One way.", "Another way."])
     queue, job = await bench.run(database)
     forked = await queue.store.fork(job.id, 1)
@@ -589,6 +589,6 @@ def test_an_agent_is_found_by_the_name_or_the_path_of_its_module(place):
 
 @pytest.mark.parametrize("reference", ["crew_of_test", "crew_of_test:nobody", "nothing_of_test:clerk", ":clerk"])
 @pytest.mark.usefixtures("place")
-def test_what_is_no_reference_is_told(reference):
+def test_a_wrong_reference_is_reported(reference):
     with pytest.raises(CallerError):
         load_agent(reference)

@@ -108,7 +108,7 @@ async def test_a_segment_ends_once(store, name):
     assert await store.get(claim.job.id) == claim.job
 
 
-async def test_the_next_segment_is_queued_where_the_job_goes_on(store, queue):
+async def test_the_next_segment_is_queued_when_the_job_continues(store, queue):
     claim = await claimed(store)
     await claim.go_on()
     job = await store.get(claim.job.id)
@@ -165,7 +165,7 @@ async def test_a_write_whose_waiter_is_cancelled_is_whole(store):
     assert (job.state, job.rounds, job.entries) == ("cancelled", 1, 2)
 
 
-async def test_an_item_that_is_none_is_refused_and_the_claim_goes_on(store):
+async def test_an_invalid_item_is_refused_and_the_claim_continues(store):
     claim = await claimed(store)
     with pytest.raises(TypeError):
         await claim.append([object()])

@@ -165,7 +165,7 @@ async def test_a_job_of_a_reference_waits_for_a_worker_that_knows_it():
         assert (await job.result()).state == "cancelled"
 
 
-async def test_a_conversation_goes_on_in_a_job():
+async def test_a_job_continues_a_conversation():
     job = await jobs.submit(
         f"{__name__}:adder", "And 1 + 2?", history=[UserCanister("Hello."), AssistantCanister("Hi.")]
     )
@@ -190,7 +190,7 @@ async def test_several_agents_run_in_one_process():
     assert [(await each.result()).output for each in (first, second)] == ["It is 3.", 3]
 
 
-async def test_the_users_settings_hold_where_a_job_is_submitted(tmp_path, monkeypatch):
+async def test_the_users_settings_hold_for_a_submitted_job(tmp_path, monkeypatch):
     """They also hold if only the agent names the model."""
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     (tmp_path / "callboard").mkdir()
@@ -209,7 +209,7 @@ async def test_the_users_settings_hold_where_a_job_is_submitted(tmp_path, monkey
     assert '"state":"completed"' in told.read_text()
 
 
-async def test_a_database_that_cannot_be_opened_is_told_each_time(monkeypatch):
+async def test_a_database_that_cannot_be_opened_is_reported_each_time(monkeypatch):
     monkeypatch.setenv(VARIABLE, "mysql://elsewhere/jobs")
     for _ in range(2):
         with pytest.raises(CallerError, match="no such database"):

@@ -258,7 +258,7 @@ def test_cancelling_the_job_delivers_what_was_changed_and_the_end_of_the_process
         assert job.state == "completed", (job.reason, job.error)
 
 
-def test_a_fork_begins_with_the_files_as_they_were_behind_the_round(place):
+def test_a_fork_starts_with_the_files_after_the_round(place):
     submitted = place.submit()
     job, items = run_here(place, PHASED, new_control())
     assert (job.state, job.rounds) == ("completed", 12)

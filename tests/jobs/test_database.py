@@ -168,7 +168,7 @@ def test_a_read_only_postgresql_says_so(empty_postgresql):
         run_sql(database, "SET TRANSACTION READ ONLY", "CREATE TABLE x (y INT)")
 
 
-def test_a_postgresql_that_is_not_there_is_told_without_its_password(postgresql_database):
+def test_a_missing_postgresql_is_reported_without_its_password(postgresql_database):
     server = postgresql_database.rpartition("@")[2]
     for url, words in (
         ("postgresql://callboard:secret@127.0.0.1:1/x", "it cannot be reached; start it"),

@@ -63,7 +63,7 @@ def test_the_file_is_its_owners_alone_also_where_it_was_not(tmp_path):
         os.umask(old)
 
 
-def test_what_is_no_file_is_refused(tmp_path):
+def test_a_path_that_is_not_a_file_is_refused(tmp_path):
     os.mkfifo(tmp_path / "pipe")
     for path in (tmp_path, tmp_path / "pipe", "/proc/x/jobs.db"):
         with pytest.raises((CallerError, DatabaseUnavailable)) as caught:

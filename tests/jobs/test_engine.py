@@ -193,7 +193,7 @@ async def test_a_queue_may_have_fewer_places_than_its_worker(engine):
     assert len(runner.begun) == 7
 
 
-async def test_a_segment_that_raises_is_begun_again_and_its_job_is_given_up_at_last(engine, monkeypatch):
+async def test_a_segment_that_raises_restarts_until_its_job_is_given_up(engine, monkeypatch):
     monkeypatch.setattr(engine_module, "PAUSE_SECONDS", 0)
     store, attempts = DurableStore(engine.database, engine.enqueue), []
 
@@ -230,7 +230,7 @@ async def test_a_segment_that_comes_further_each_time_is_not_given_up(engine, mo
     assert job.attempts == replies + 5
 
 
-async def test_a_segment_that_is_left_to_others_is_begun_again_however_often(engine, monkeypatch):
+async def test_a_segment_that_is_left_to_others_always_restarts(engine, monkeypatch):
     monkeypatch.setattr(engine_module, "PAUSE_SECONDS", 0)
     store, attempts = DurableStore(engine.database, engine.enqueue), []
     job = await store.create("test")
@@ -329,7 +329,7 @@ def restarting(engine, monkeypatch):
     return engine
 
 
-async def test_what_runs_is_stopped_and_begun_by_another_worker(restarting):
+async def test_running_segments_are_stopped_and_another_worker_starts_them(restarting):
     executors, stopped, gate = [], [], asyncio.Event()
 
     async def run(_job_id, _number, control):

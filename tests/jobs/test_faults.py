@@ -95,7 +95,7 @@ async def check(queue, job, *, lost):
 
 
 @pytest.mark.parametrize("when", ["within", "after"])
-async def test_a_job_goes_on_after_an_error_of_each_write(url, when):
+async def test_a_job_continues_after_an_error_of_each_write(url, when):
     unknown, number, ended = 0, 0, False
     with FaultyDatabase.open(url) as database:
         while not ended:
@@ -117,7 +117,7 @@ async def test_a_job_goes_on_after_an_error_of_each_write(url, when):
 
 
 @pytest.mark.parametrize("when", ["within", "after"])
-def test_a_job_goes_on_after_a_kill_at_each_write(url, when):
+def test_a_job_continues_after_a_kill_at_each_write(url, when):
     unknown, number, code = 0, 0, -signal.SIGKILL
     with Database.open(url) as database:
         queue = LocalQueue(database, {"test:agent": agent})

@@ -42,7 +42,7 @@ async def run_job():
     return await job.read()
 
 
-async def test_the_segments_of_a_job_are_below_whoever_submitted_it(telemetry, tmp_path, monkeypatch, caplog):
+async def test_the_segments_of_a_job_are_children_of_its_submitters_span(telemetry, tmp_path, monkeypatch, caplog):
     monkeypatch.setenv(VARIABLE, f"sqlite:///{tmp_path / 'jobs.db'}")
     caplog.set_level(logging.INFO, "callboard.jobs")
     told = telemetry()
@@ -61,7 +61,7 @@ async def test_the_segments_of_a_job_are_below_whoever_submitted_it(telemetry, t
     assert f"job {job.id}, segment 2: completed" in caplog.text
 
 
-async def test_a_job_that_nobody_traces_begins_a_trace(telemetry, tmp_path, monkeypatch):
+async def test_a_job_without_a_trace_starts_one(telemetry, tmp_path, monkeypatch):
     monkeypatch.setenv(VARIABLE, f"sqlite:///{tmp_path / 'jobs.db'}")
     told = telemetry()
     await run_job()

@@ -132,7 +132,7 @@ def test_what_its_tools_have_started_ends_with_a_process_that_lost_its_lease():
     assert (ended.returncode, ended.stderr) == (EXIT_STATUS, "callboard: lost its lease: the connection broke\n")
 
 
-def test_what_another_process_writes_is_told(database):
+def test_writes_of_another_process_are_noticed(database):
     told = threading.Event()
     with take_lease(database, told.set), Database.open(url_of(database)) as other:
         assert told.wait(PATIENCE)

@@ -24,7 +24,7 @@ async def look() -> str:
     return "fog"
 
 
-async def test_workers_add_to_one_sum_and_the_next_day_begins_anew(database):
+async def test_workers_add_to_one_sum_that_starts_again_each_day(database):
     budgets = [JobLimits(database, {}, 3.0, clock=lambda: NOW) for _ in range(2)]
     await asyncio.gather(*[budgets[at % 2].add(0.5) for at in range(6)])
     pause, reason = await budgets[0].reserve(JOB, "scripted")

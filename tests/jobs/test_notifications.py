@@ -114,7 +114,7 @@ class Webhook:
         await self.runner.cleanup()
 
 
-async def test_a_command_is_told_that_a_job_waits_and_that_it_ended(store, tell, file, monkeypatch):
+async def test_a_command_is_notified_of_a_waiting_and_an_ended_job(store, tell, file, monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "sk-secret")
     job = await make_waiting(store, reason="a call wants approval")
     assert await tell(file.place) == (1, [])
@@ -149,7 +149,7 @@ async def test_a_command_is_told_that_a_job_waits_and_that_it_ended(store, tell,
     assert "OPENAI_API_KEY" not in environments[0]
 
 
-async def test_what_goes_on_by_itself_is_no_news(store, tell, file):
+async def test_a_job_that_continues_on_its_own_sends_no_notification(store, tell, file):
     job = await store.create("agent")
     claim = await store.claim(job.id, 1, "worker")
     await claim.wait(waits_for="rate_limit", delay=1)
@@ -159,7 +159,7 @@ async def test_what_goes_on_by_itself_is_no_news(store, tell, file):
     assert outcome == (0, [])
 
 
-async def test_a_webhook_gets_a_post_and_only_who_was_not_told_is_told_again(store, tell, file, clock):
+async def test_a_webhook_gets_a_post_and_only_failed_places_get_another(store, tell, file, clock):
     async with Webhook(500, 302, 204) as hook:
         job = await make_waiting(store)
         count, shown = await tell(file.place, hook.place)
@@ -210,7 +210,7 @@ async def test_a_command_that_hangs_is_killed_with_its_processes(store, tell, tm
         (NotifySettings(url="http://127.0.0.1:1/secret"), "it cannot be reached"),
     ],
 )
-async def test_why_a_place_was_not_told_is_shown(store, tell, place, why):
+async def test_a_failed_notification_is_shown_with_its_reason(store, tell, place, why):
     await make_waiting(store)
     outcome = await tell(place)
     _, (shown,) = outcome
@@ -218,7 +218,7 @@ async def test_why_a_place_was_not_told_is_shown(store, tell, place, why):
     assert "secret" not in shown
 
 
-async def test_who_died_while_telling_leaves_it_to_the_next(store, file, tell, clock):
+async def test_a_notification_of_a_dead_process_is_sent_by_the_next(store, file, tell, clock):
     await make_waiting(store)
     async with Webhook() as hook:
         dying = asyncio.create_task(tell(hook.place))
@@ -242,7 +242,7 @@ async def test_old_news_is_dropped_and_a_row_that_cannot_be_read_holds_up_no_oth
     assert await tell(file.place) == (1, [])
 
 
-async def test_a_removed_job_is_not_told_of(store, tell, file):
+async def test_a_removed_job_sends_no_notification(store, tell, file):
     job = await make_waiting(store)
     await store.request_cancel(job.id)
     await store.remove(job.id)

@@ -201,7 +201,7 @@ def test_the_next_time(cron, zone, after, due):
         ("0 0 31 2 *", "it is never due"),
     ],
 )
-def test_a_line_that_is_wrong_is_told_with_its_field(cron, message):
+def test_an_error_of_a_cron_expression_names_the_field(cron, message):
     with pytest.raises(CallerError) as caught:
         next_time(cron, "UTC", SUNDAY)
     assert str(caught.value).startswith(f"cron {cron!r}: {message}; ")

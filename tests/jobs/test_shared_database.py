@@ -53,7 +53,7 @@ def test_an_option_is_refused_unless_the_user_trusts_the_database(name, value, o
     check_options(options, SHARED)
 
 
-def test_what_is_not_about_the_host_is_taken():
+def test_options_that_are_not_about_the_host_are_accepted():
     check_options({"model": "openai:gpt-4o", "description": "Make add work", "rounds": 3, "tools": None}, SHARED)
     check_options({"model": "local:qwen2.5-coder-0.5b"}, SHARED)
 
@@ -78,7 +78,7 @@ def home(tmp_path, monkeypatch):
     ],
 )
 @pytest.mark.parametrize("database", [SHARED, SimpleNamespace(is_sqlite=True)], ids=["shared", "own"])
-def test_no_job_works_where_keys_are_stored(home, settings, directory, database):
+def test_no_job_works_in_a_directory_of_keys(home, settings, directory, database):
     settings.write_text('[jobs]\ntrust_database = true\ndirectories = ["/", "~"]\n')
     with pytest.raises(CallerError, match="no job may work in a home directory or a directory of keys"):
         check_directory(home / directory, database)

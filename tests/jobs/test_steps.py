@@ -39,7 +39,7 @@ def test_a_conversation_becomes_what_a_direct_run_records():
     ]
 
 
-def test_steps_stay_as_they_are_and_nothing_is_told_twice():
+def test_steps_stay_unchanged_and_nothing_is_shown_twice():
     begun = [PromptSent("1+1"), core.RoundStarted(1)]
     said = core.AssistantCanister("2")
     recorded = [(0, begun[0]), (0, core.UserCanister("1+1")), (0, begun[1]), (1, said), (1, Notice("done"))]
@@ -57,7 +57,7 @@ def test_a_reply_that_another_follows_at_once_is_closed():
     ]
 
 
-def test_a_second_prompt_is_shown_where_no_step_told_it():
+def test_a_second_prompt_is_shown_if_no_step_has_it():
     assert steps((0, PromptSent("a")), (0, core.UserCanister("a")), (1, core.UserCanister("b"))) == [
         PromptSent("a"),
         PromptSent("b"),
@@ -116,12 +116,12 @@ def test_a_job_that_was_recorded_without_times_has_rounds():
     assert [call.state for call in rounds[0].calls] == ["done"]
 
 
-def test_a_result_of_no_call_is_passed_over():
+def test_a_result_without_a_call_is_skipped():
     assert build((1, ResultCanister("x", invocation_id="c9"))) == []
 
 
 @table("text", ["plain", '"took":{"began_at":"x"}', '\\","took":1}'])
-def test_what_a_model_says_is_not_taken_for_what_it_took(text):
+def test_a_models_text_is_not_read_as_a_measurement(text):
     said = AssistantCanister(text, timestamp=at(1))
     assert JobEntry(1, 1, encode_entry(said)).took is None
     took = ReplyTook(at(0), {"input": 1}, 0.5)

@@ -66,7 +66,7 @@ async def test_two_jobs_of_one_moment_never_are_one(database, monkeypatch):
     assert [(each.id, each.title) for each in await store.list()] == [("same", "first"), ("other", "second")]
 
 
-async def test_a_list_goes_on_behind_a_job_and_is_of_some_states(store):
+async def test_a_list_continues_after_a_job_and_has_only_some_states(store):
     made = [await store.create("agent", description=str(number)) for number in range(5)]
     names = sorted((each.id for each in made), reverse=True)
     await store.request_cancel(names[1])
@@ -88,7 +88,7 @@ async def test_a_name_of_no_job_or_of_several_is_refused(store, name, words):
         await store.get(name)
 
 
-async def test_a_name_is_no_pattern(store):
+async def test_a_name_is_not_a_pattern(store):
     await store.create("agent")
     for name in ("%", "_", "2%"):
         with pytest.raises(CallerError, match="no such job"):
@@ -110,7 +110,7 @@ async def test_an_answer_lets_the_job_go_on_and_is_read_by_the_next_segment(stor
     assert (answer.call_id, answer.verdict, answer.edited) == ("c1", "allow", {"command": "rm y"})
 
 
-async def test_of_several_questions_the_last_answer_lets_the_job_go_on(store, queue):
+async def test_the_last_answer_to_several_questions_continues_the_job(store, queue):
     question = Approval(call_id="q", name="ask", why="Which one?", is_question=True)
     job = await a_waiting_job(store, ASKED, question)
     assert [each.call_id for each in await store.read_approvals(job.id)] == ["c1", "q"]
@@ -243,7 +243,7 @@ async def test_a_job_that_does_not_run_is_cancelled_at_once_a_running_one_by_its
     assert (await store.request_cancel(running.id)).reason == "not needed"
 
 
-async def test_a_segment_that_is_given_up_interrupts_its_job_alone(store, queue, monkeypatch):
+async def test_a_segment_that_is_given_up_interrupts_only_its_job(store, queue, monkeypatch):
     job = await store.create("agent")
     claim = await store.claim(job.id, 1, "one")
     get = store.get
@@ -264,7 +264,7 @@ async def test_a_segment_that_is_given_up_interrupts_its_job_alone(store, queue,
         await store.resume(job.id)
 
 
-async def test_a_resumed_job_asks_anew_what_was_open(store):
+async def test_a_resumed_job_asks_open_questions_again(store):
     job = await a_waiting_job(store)
     await store.request_cancel(job.id)
     await store.resume(job.id)
@@ -352,7 +352,7 @@ async def test_odd_text_and_times_come_back(store):
     assert entry.item.text == "a\0b \\udcff é 漢 \U0001f600"
 
 
-async def test_ten_thousand_jobs_are_listed_by_one_query_without_what_is_long(store, database):
+async def test_ten_thousand_jobs_are_listed_by_one_query_without_long_fields(store, database):
     """`bench` measures the time."""
     from sqlalchemy import event
 

@@ -47,7 +47,7 @@ async def test_pieces_of_an_entry_that_was_read_before_it_was_announced_are_drop
         assert await read_all(news) == [SECOND]
 
 
-async def test_who_follows_later_knows_what_was_announced(monkeypatch):
+async def test_a_late_follower_knows_earlier_announcements(monkeypatch):
     monkeypatch.setattr(streams_module, "JOBS", 2)
     streams = JobStreams()
     streams.announce("job", 3)

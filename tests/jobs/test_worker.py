@@ -68,7 +68,7 @@ def test_a_worker_whose_sessions_are_ended_works_on(remote_fleet):
     assert worker.end(signal.SIGTERM) == ""
 
 
-def test_a_worker_that_is_told_to_stop_hands_back_at_once(fleet):
+def test_a_stopping_worker_hands_back_at_once(fleet):
     [first] = fleet.start()
     fleet.create(3, rounds=6)
     fleet.wait_for(fleet.read_lines)
@@ -130,7 +130,7 @@ def test_a_worker_with_running_jobs_ends_if_its_file_is_damaged(local_fleet):
     )
 
 
-def test_a_worker_that_cannot_hand_back_its_segments_ends_when_it_is_told_to(remote_fleet):
+def test_a_worker_that_cannot_hand_back_its_segments_still_ends(remote_fleet):
     fleet = remote_fleet
     [worker] = fleet.start()
     fleet.create(2, rounds=1000)
