@@ -92,7 +92,7 @@ class JobRequest(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def max_rounds(self) -> int | None:
-        """How many replies the job may take, of a chat each turn; None where nothing bounds them together."""
+        """Return the maximum replies of the job, or of each turn of a chat; None if the total has no limit."""
         coding = self.settings.coding
         mode = coding.modes.get(self.kind)
         return self.rounds or (mode and mode.rounds) or coding.limits.max_inference_runs

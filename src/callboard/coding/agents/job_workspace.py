@@ -263,7 +263,7 @@ class JobWorkspace:
                     self.workspace.files.delete(path)
 
     async def keep_files(self) -> str:
-        """Keep the files as they are for a fork; returns the id of their state, "" where they cannot be kept."""
+        """Save the current files for a fork; return the id of their state, "" if they cannot be saved."""
         try:
             return await self._tree.keep()
         except CallerError:

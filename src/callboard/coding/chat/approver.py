@@ -52,7 +52,7 @@ class SavedApprovals:
 
 def pattern_of(name: str, arguments: Mapping[str, Any]) -> str:
     """The pattern that allows a call and those like it: the same program and next word of a command, the folder of a
-    file. "" where no pattern means just that: for a command that is not simple.
+    file. "" if no pattern fits exactly, for example for a command that is not simple.
     """
     command = arguments.get("command")
     if isinstance(command, str):

@@ -223,7 +223,7 @@ def git_environment(*, online: bool, configured: bool = False) -> dict[str, str]
 
 @functools.cache
 def _own_programs(program: str) -> tuple[Path, ...]:
-    """Git's own programs; empty where git does not run with them alone, as where `git` is a script."""
+    """Return git's own programs; empty if git needs other programs, for example if `git` is a script."""
     if not landlock_version():
         return ()
     environment = git_environment(online=False)

@@ -146,7 +146,7 @@ class Checkpoints:
         return tuple(sorted({path for turn in self._turns if not turn.undone for path in turn.files}))
 
     async def begin(self, label: str) -> None:
-        """Keeps the tree as it is before the first change of a turn. Raises CallerError where it cannot be kept."""
+        """Save the tree before the first change of a turn. Raises CallerError if it cannot be saved."""
         if self._open is None:
             self._open = Checkpoint(await (await self._snapshots()).take(label))
 
@@ -164,7 +164,7 @@ class Checkpoints:
     async def restore(self, *, all_: bool = False) -> tuple[str, ...]:
         """Undoes the last turn that is not undone yet, or `all_` of them; gives the files that were restored.
 
-        Raises CallerError, and changes nothing, where somebody else has changed one of these files since.
+        Raises CallerError, and changes nothing, if somebody else has changed one of these files since.
         """
         undoable = [turn for turn in self._turns if not turn.undone]
         if not undoable:

@@ -135,7 +135,7 @@ class Tree:
 
     @property
     def result_patch(self) -> Path | None:
-        """The file that the result is in when the tree is closed; None where the branch is the result."""
+        """The file with the result when the tree is closed; None if the branch is the result."""
         return None if self._record.common else self.patch
 
     @property

@@ -67,7 +67,7 @@ async def run_command(
 ) -> Outcome:
     """Runs a command in the workspace, and tells how long it has been running. Cancelling ends it.
 
-    Raises SandboxUnavailable where there is no sandbox.
+    Raises SandboxUnavailable if there is no sandbox.
     """
     sandbox = workspace.sandbox
     if sandbox is None:
