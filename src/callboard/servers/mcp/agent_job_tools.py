@@ -1,11 +1,11 @@
-"""The coding agents as tools whose calls are jobs, and the tools by which a client asks for them.
+"""The coding agents as tools whose calls are jobs, and the tools for the jobs of a client.
 
-A client gets the job at once, as it is then, and asks for it with `get_job`, `answer_job` and `cancel_job`.
+A client gets the job at once, in its current state, and uses `get_job`, `answer_job` and `cancel_job` to follow it.
 
-Laws: nothing is allowed by the model that calls these tools: an approval is asked of the client's user, by elicitation,
-and if the client cannot ask, a person answers with `callboard jobs`. The user sees all that will run, with escapes, so
-that nothing in it is hidden; an answer that is not a clear yes is a no. The key of an elicitation belongs to one question
-of one job with the digest of what will run, in every process.
+Laws: the model that calls these tools cannot allow anything. Approvals go to the client's user, by elicitation. If the
+client cannot ask, a person answers with `callboard jobs`. The user sees everything that will run, with invisible
+characters escaped; only a clear yes allows it. The key of an elicitation belongs to one question of one job with the
+digest of what will run, in every process.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _ANSWER: Final = "answer"
 
 
 class JobAnswer(NamedTuple):
-    """What a person said; the arguments of `DurableStore.answer`."""
+    """The answer of a person: the arguments of `DurableStore.answer`."""
 
     verdict: Literal["allow", "deny"]
     reason: str = ""
@@ -38,13 +38,13 @@ class JobAnswer(NamedTuple):
 
 
 def question_key(job_id: str, question: Approval) -> str:
-    """The key under which a client finds the question, and answers it. No other question ever has it."""
+    """Return the key by which a client finds and answers the question. Keys are never reused."""
     parts = (job_id, question.call_id, question.digest, f"{question.asked_at}")
     return f"question-{hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]}"
 
 
 def encode_question(question: Approval) -> types.ElicitRequest:
-    """The elicitation of a question: an approval is a yes or a no, with a reason for the model; else a text."""
+    """Return the elicitation of a question: a yes or no with a reason for an approval, otherwise a text."""
     if question.is_question:
         properties: dict[str, Any] = {_ANSWER: {"type": "string", "title": "Your answer"}}
         schema = {"type": "object", "properties": properties, "required": [_ANSWER]}
@@ -75,15 +75,15 @@ def _elicitation(message: str, schema: dict[str, Any]) -> types.ElicitRequest:
 
 MAX_WAIT_SECONDS: Final = 120
 LONGEST_ANSWER: Final = 86_400.0
-"""Seconds that a user may take for an answer."""
+"""Maximum seconds that a user may take to answer."""
 MAX_TEXT: Final = 100_000
-"""Characters of a text that a client gives."""
+"""Maximum characters of a text from a client."""
 
 
 class AgentTool(NamedTuple):
     description: str
     properties: Mapping[str, Mapping[str, Any]]
-    """Of its arguments; the first is required."""
+    """Properties of the arguments. The first one is required."""
 
 
 def _text(description: str) -> dict[str, Any]:
@@ -91,7 +91,7 @@ def _text(description: str) -> dict[str, Any]:
 
 
 def _revision(description: str) -> dict[str, Any]:
-    # Nothing that git would take for an option or a path.
+    # No value may look like an option or a path to git.
     return {"type": "string", "description": description, "pattern": r"^[^-\s:][^\s:]*$", "maxLength": 250}
 
 
@@ -122,7 +122,7 @@ AGENTS: Final[Mapping[str, AgentTool]] = {
         {"description": _text("What was reported"), "logs": _text("The end of a log that shows it")},
     ),
 }
-"""The agents by their names, which are the kinds of their jobs."""
+"""The agents by name. The name is also the kind of their jobs."""
 
 _JOB: Final = {"type": "string", "description": "The whole name of the job"}
 
@@ -164,7 +164,7 @@ _ANSWER_SCHEMA: Final = _schema(
 
 
 def job_ensemble(jobs: AgentJobs) -> Ensemble:
-    """The tools of the agents, and those by which a client asks for their jobs."""
+    """Return the tools of the agents, and the tools for their jobs."""
     begun = [_agent_invoker(jobs, name, AGENTS[name]) for name in jobs.agents]
     return Ensemble(
         "agents",

@@ -1,10 +1,10 @@
-"""The jobs of the coding agents, as far as the clients of an MCP server may see and change them.
+"""The jobs of the coding agents that the clients of an MCP server may see and change.
 
-The jobs run in a worker, a process of its own that is started if none runs. So they continue when the server's client,
-and the server with it, have gone.
+The jobs run in a worker, a separate process that is started if none runs. They continue after the client and the
+server have ended.
 
-Laws: a client reaches the jobs of the served agents in the operator's directory and no others, by their whole names; the
-directory, the model and the access of a job are the operator's to choose, never the client's.
+Laws: a client reaches only jobs of the served agents in the operator's directory, by their full names. The operator
+chooses the directory, the model and the access of a job, never the client.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ from callboard.servers.mcp.client_proxy import KEY, McpClientProxy
 from callboard.tools import Context
 
 SubmitJob: TypeAlias = Callable[[str, Mapping[str, Any]], Awaitable[DurableJob]]
-"""Queues a job of an agent, by its name, with the arguments that a client gave."""
+"""Queues a job of an agent, by name, with the arguments of a client."""
 
 PEOPLE: Final = frozenset({"approval", "question"})
-"""What a job waits for that a person can answer."""
+"""Kinds of waiting that a person can end."""
 
 LOOK_SECONDS: Final = 0.25
-"""Between two looks at a job that is waited for."""
+"""Seconds between polls of a job."""
 START_SECONDS: Final = 45.0
-"""What a worker has to start in, before another is started in its place; that is less than it waits for jobs."""
+"""Seconds that a worker gets to start before another one is started. Shorter than a worker waits for jobs."""
 
 _OMITTED: Final = frozenset({"diff", "turns", "text"})
-"""Of an output: what is in the branch or the patch of the job anyway, or in its summary."""
+"""Fields of an output that are omitted: they are in the job's branch, patch or summary."""
 _NEXT: Final[Mapping[str, str]] = {
     "pending": "it waits for its turn: get_job waits for it and tells more",
     "running": "it runs: get_job waits for it and tells more",
@@ -52,11 +52,11 @@ class AgentJobs:
     """The jobs of the served agents in one directory.
 
     Args:
-        store: Where the jobs are.
-        directory: The operator's.
-        agents: The names of the agents, which are the kinds of their jobs.
+        store: The store of the jobs.
+        directory: Directory of the operator.
+        agents: Names of the agents, which are also the kinds of their jobs.
         submit: Queues a job.
-        start_worker: Starts a worker unless one runs; it is called in a thread.
+        start_worker: Starts a worker unless one runs. Called in a thread.
     """
 
     def __init__(
@@ -75,26 +75,26 @@ class AgentJobs:
         self._next_start = 0.0
 
     async def submit(self, agent: str, arguments: Mapping[str, Any]) -> DurableJob:
-        """Queue a job of an agent, with the arguments that a client gave. Raises CallerError."""
+        """Queue a job of an agent with the arguments of a client. Raises CallerError."""
         return await self._serve(await self._submit(agent, arguments))
 
     async def get(self, identifier: str) -> DurableJob:
-        """The job of this whole name. Raises CallerError where there is none, or it is not the clients' to see."""
+        """Return the job with this full name. Raises CallerError if it does not exist or clients may not see it."""
         job = await self._store.get(identifier)
-        # The store takes the beginning of a name as well; with it a client could list jobs that it does not know.
+        # The store also accepts a prefix of a name; with it, a client could find jobs that it does not know.
         if job.id != identifier or job.kind not in self.agents or job.directory != self._directory:
             raise CallerError("no such job", path=identifier, hint="give the whole name that its tool gave you")
         return await self._serve(job)
 
     async def cancel(self, job: DurableJob) -> DurableJob:
-        """Cancel a job; one that has ended stays as it is. The tree of one that no worker has is taken away here."""
+        """Cancel a job, unless it has ended. If no worker has the job, its worktree is removed here."""
         cancelled = await self._store.request_cancel(job.id, "cancelled by an MCP client")
         with suppress(CallerError):  # its repository may be gone, and its worker may be about to do the same
             await settle_cancelled(cancelled)
         return cancelled
 
     async def describe(self, job: DurableJob) -> dict[str, Any]:
-        """The job as the model of a client reads it, with what it asks and what people have answered."""
+        """Describe the job for the client's model, with its questions and the answers of people."""
         return describe_job(job, await self._read_questions(job), await self._store.read_answers(job.id))
 
     # The tools
@@ -115,7 +115,7 @@ class AgentJobs:
             await asyncio.sleep(LOOK_SECONDS)
 
     async def answer_job(self, context: Context, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """Answer what the job asks, once the client's user agrees."""
+        """Answer the job's question after the client's user agrees."""
         job = await self.get(arguments["job"])
         questions = await self._read_questions(job)
         question = next((each for each in questions if each.call_id == arguments["call"]), None)
@@ -144,7 +144,7 @@ class AgentJobs:
         return [each for each in await self._store.read_approvals(job.id) if not each.verdict]
 
     async def _serve(self, job: DurableJob) -> DurableJob:
-        """The job, once somebody runs it: a worker that died is missed by whoever asks for its job next."""
+        """Return the job, and start a worker if its worker has died."""
         now = asyncio.get_running_loop().time()
         if job.state in {"pending", "running"} and now >= self._next_start:
             self._next_start = now + START_SECONDS
@@ -153,7 +153,7 @@ class AgentJobs:
 
 
 async def _confirm(peer: McpClientProxy, job: DurableJob, question: Approval, answer: JobAnswer) -> JobAnswer:
-    """What the client's user says of a call that is to be allowed. A text may come from the model. Raises CallerError."""
+    """Ask the client's user about a call before it is allowed. A text may come from the model. Raises CallerError."""
     if question.is_question:
         if not answer.text:
             raise CallerError("a question is answered by a text", path="text")
@@ -168,7 +168,7 @@ async def _confirm(peer: McpClientProxy, job: DurableJob, question: Approval, an
 def describe_job(
     job: DurableJob, questions: Sequence[Approval] = (), answers: Sequence[ApprovalAnswered] = ()
 ) -> dict[str, Any]:
-    """The job as the model of a client reads it; what is empty is left out."""
+    """Describe the job for the client's model. Empty fields are omitted."""
     output = job.output or {}
     described = {
         "job": job.id,
@@ -188,7 +188,7 @@ def describe_job(
 
 
 def describe_progress(job: DurableJob) -> str:
-    """How far the job is, in one line."""
+    """Describe the job's progress in one line."""
     rounds = f"round {job.rounds}, {job.calls} calls" if job.rounds else ""
     return ": ".join([each for each in (job.state, job.reason or job.error, job.phase, rounds) if each])
 
@@ -206,7 +206,7 @@ def _describe_question(question: Approval) -> dict[str, Any]:
 
 
 _FIELDS: Final[Mapping[str, str]] = {"symptoms": "description"}
-"""Of a request, where an argument of a tool is called otherwise."""
+"""Fields of a request, by the tool arguments with a different name."""
 
 
 @asynccontextmanager
@@ -217,17 +217,17 @@ async def open_agents(
     *,
     url: str = "",
 ) -> AsyncIterator[AgentJobs]:
-    """The jobs of the agents in a directory.
+    """Open the jobs of the agents in a directory.
 
     Args:
         directory: The operator's repository, or a folder without git.
-        read_settings: The settings of the directory; they are read for each job.
-        start_worker: Starts a worker of the database unless one runs; it is called in a thread.
+        read_settings: Returns the settings of the directory. Called for each job.
+        start_worker: Starts a worker of the database unless one runs. Called in a thread.
         url: The database; see `Database.open`.
 
     Raises:
-        CallerError: The database is another program's or of a newer version.
-        DatabaseUnavailable: It cannot be opened.
+        CallerError: The database belongs to another program or a newer version.
+        DatabaseUnavailable: The database cannot be opened.
     """
     database = await asyncio.to_thread(Database.open, url)
     try:
@@ -243,7 +243,7 @@ async def open_agents(
 
 
 def make_request(kind: str, arguments: Mapping[str, Any], directory: Path, settings: Settings) -> JobRequest:
-    """What a client asks of an agent, within what the operator's settings let it do. Raises CallerError."""
+    """Convert a client's request for an agent, within the operator's settings. Raises CallerError."""
     fields = {_FIELDS.get(name, name): value for name, value in arguments.items()}
     if "logs" in fields:
         fields["logs"] = fields["logs"][-MAX_LOGS:]

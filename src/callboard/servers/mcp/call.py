@@ -1,10 +1,10 @@
-"""A tool call while it runs, and the questions that its client is asked meanwhile.
+"""A running tool call, and the questions to its client in the meantime.
 
-Up to protocol 2025-11-25 a question is a request of the server. From 2026-07-28 on, the answer to the client's request
-holds the questions; the call's task waits, and the client's next request brings the answers.
+Up to protocol 2025-11-25, a question is a request of the server. From 2026-07-28 on, the response to the client's
+request contains the questions. The call's task waits, and the client's next request brings the answers.
 
-Laws: a waiting call is found by a token that cannot be guessed, once, by a request for the same tool with the same
-arguments; a call whose client does not come back is cancelled.
+Laws: a waiting call has a random token that works once, for a request of the same tool with the same arguments. A call
+is cancelled if its client does not come back.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ Answers: TypeAlias = Mapping[str, types.InputResponse]
 
 
 MAX_WAITING: Final = 256
-"""Calls that wait for their clients; the oldest are cancelled."""
+"""Maximum calls that wait for their clients. The oldest are cancelled."""
 MAX_WAIT_SECONDS: Final = 600.0
-"""Seconds that a call waits for its client."""
+"""Maximum seconds that a call waits for its client."""
 
 _ANSWERS: Mapping[str, tuple[type[types.InputResponse], ...]] = {
     "elicitation/create": (types.ElicitResult,),
@@ -38,7 +38,7 @@ _ANSWERS: Mapping[str, tuple[type[types.InputResponse], ...]] = {
 
 
 class ToolCall:
-    """One `tools/call`, over all of its requests; `incoming` is the newest."""
+    """One `tools/call` over all its requests. `incoming` is the newest request."""
 
     def __init__(self, incoming: Incoming, params: types.CallToolRequestParams) -> None:
         self.incoming = incoming
@@ -55,9 +55,9 @@ class ToolCall:
         return self._task
 
     async def outcome(self) -> types.CallToolResult | Questions:
-        """The result, or what the client is asked before there is one. Cancelling it cancels the call.
+        """Return the result, or the questions to the client before the result. Cancelling this cancels the call.
 
-        Raises MCPError for a call that the server itself has cancelled.
+        Raises MCPError if the server itself has cancelled the call.
         """
         task = self._task
         if task is None:
@@ -74,7 +74,7 @@ class ToolCall:
         return task.result()
 
     def resume(self, incoming: Incoming, answers: Answers | None) -> None:
-        """Goes on with a further request of the client."""
+        """Continue with the next request of the client."""
         self.incoming = incoming
         self._answers = dict(answers or {})
         self._question = asyncio.get_running_loop().create_future()
@@ -86,11 +86,11 @@ class ToolCall:
 
     @property
     def modern(self) -> bool:
-        """Whether it is of 2026-07-28 or later: without requests of ours."""
+        """True for protocol 2026-07-28 or later, in which the server sends no requests."""
         return self.incoming.protocol_version in MODERN_PROTOCOL_VERSIONS
 
     async def ask(self, questions: Questions) -> dict[str, Any]:
-        """The client's answers, by the questions' keys. Raises MCPError where it refuses."""
+        """Return the client's answers, by the questions' keys. Raises MCPError if the client refuses."""
         if not self.modern:
             answers = await asyncio.gather(*[self._request(each) for each in questions.values()])
             return dict(zip(questions, answers, strict=True))
@@ -108,7 +108,7 @@ class ToolCall:
 
 
 class WaitingCalls:
-    """The calls whose clients were asked something, by their tokens."""
+    """The calls that wait for answers of their clients, by token."""
 
     def __init__(self, max_wait: float = MAX_WAIT_SECONDS) -> None:
         self._max_wait = max_wait
@@ -123,7 +123,7 @@ class WaitingCalls:
         return token
 
     def take(self, token: str, params: types.CallToolRequestParams) -> ToolCall:
-        """The call of a token. Raises MCPError for one that was not given for this request, or is over."""
+        """Return the call of a token. Raises MCPError if the token does not fit the request or has ended."""
         call, timer = self._calls.get(token, (None, None))
         if call is None or timer is None or (call.name, call.arguments) != (params.name, params.arguments or {}):
             raise MCPError(

@@ -1,19 +1,19 @@
 """The client of a call as its tool sees it: `context.auxdata["mcp"]`.
 
-Law: a client is only asked what it says it can be asked; its answer is no proof.
+Law: a client is asked only if it declares the capability. Its answer proves nothing.
 
 The state of a client between its calls: log level and namespaces.
 
-Law: one client never gets another's state. Over HTTP a session is found by the identifier that the server gave it;
-without one, as from 2026-07-28 on, each call has its own.
+Law: clients never share state. Over HTTP, the session identifier finds the session. Without one, as from 2026-07-28 on,
+each call has its own session.
 
 Serve the tools of other MCP servers again.
 
-Questions of those servers go to the client whose call is running; the tools' annotations and the servers' instructions
+Questions of those servers go to the client whose call is running. The tools' annotations and the servers' instructions
 are passed on.
 
-Law: a question goes to no client but the one that has a call of these servers running; where several have, it is
-declined, for the protocol does not say whose it is.
+Law: a question goes only to the client with a running call of these servers. If several clients have one, the question
+is declined, because the protocol does not say which client it belongs to.
 """
 
 from __future__ import annotations
@@ -47,18 +47,18 @@ if TYPE_CHECKING:
     from callboard.servers.mcp.call import Incoming
 
 _MAX_TEXT: Final = 4096
-"""Bytes of a text in a schema."""
+"""Maximum bytes of a text in a schema."""
 
 
 class Upstream:
-    """Asks the clients of a ToolServer what its upstream servers ask: `elicit` and `sample` are as of McpEnsemble."""
+    """Asks the clients of a ToolServer the questions of its upstream servers. See McpEnsemble for the callbacks."""
 
     def __init__(self) -> None:
         self._calling: list[McpClientProxy] = []
 
     @contextmanager
     def calling(self, peer: McpClientProxy) -> Generator[None]:
-        """A call of the peer runs at an upstream server."""
+        """Mark a call of the peer as running at an upstream server."""
         self._calling.append(peer)
         try:
             yield
@@ -66,7 +66,7 @@ class Upstream:
             self._calling.remove(peer)
 
     async def elicit(self, text: str, schema: Mapping[str, Any]) -> tuple[ElicitAction, Mapping[str, Any] | None]:
-        """The answer of the client's user; a page to open is not passed on."""
+        """Return the answer of the client's user. URLs to open are not passed on."""
         peer = self._peer("elicitation")
         if peer is None or not schema:
             return "decline", None
@@ -74,7 +74,7 @@ class Upstream:
         return result.action, result.content
 
     async def sample(self, params: types.CreateMessageRequestParams) -> Any:
-        """The reply of the client's model. Raises CallerError where there is none to ask."""
+        """Return the reply of the client's model. Raises CallerError if no client can be asked."""
         peer = self._peer("sampling")
         if peer is None:
             raise CallerError("no client can be asked")
@@ -88,13 +88,13 @@ class Upstream:
 
 
 def upstream_tool(invoker: Invoker) -> types.Tool | None:
-    """The tool of another server that the invoker calls, if it does."""
+    """Return the other server's tool that the invoker calls, if any."""
     ensemble = invoker.ensemble
     return ensemble.find_tool(invoker) if isinstance(ensemble, McpEnsemble) else None
 
 
 def output_schema(tool: types.Tool) -> dict[str, Any] | None:
-    """The schema of its results, cleaned; None for one that does not compile."""
+    """Return the cleaned schema of the tool's results, or None if it does not compile."""
     if tool.output_schema is None:
         return None
     try:
@@ -105,13 +105,13 @@ def output_schema(tool: types.Tool) -> dict[str, Any] | None:
 
 
 def instructions_of(ensembles: Iterable[Ensemble]) -> str:
-    """What upstream servers say about their use, each behind its name."""
+    """Return the upstream servers' instructions, each after the server's name."""
     ensembles_with_instructions = [each for each in ensembles if isinstance(each, McpEnsemble) and each.instructions]
     return "\n\n".join([f"{each.name}: {each.instructions}" for each in ensembles_with_instructions])
 
 
 def _new_key() -> str:
-    """A new key, so that no answer can have been prepared for it."""
+    """Return a random key, so that no answer can be prepared for it."""
     return f"upstream-{secrets.token_hex(8)}"
 
 
@@ -125,7 +125,7 @@ class Session:
         self.level: types.LoggingLevel = _LEVELS[0]
         self.namespaces: dict[str, MutableMapping[str, Any]] = {}
         self.channel: ServerSession | None = None
-        """For notifications."""
+        """Channel for notifications."""
 
     def wants(self, level: types.LoggingLevel) -> bool:
         return _LEVELS.index(level) >= _LEVELS.index(self.level)
@@ -136,7 +136,7 @@ class Sessions:
         self._sessions: OrderedDict[str, Session] = OrderedDict()
 
     def of(self, incoming: Incoming) -> Session:
-        """The session of a request; where there is one client, as over stdio, it has one for good."""
+        """Return the session of a request. A single client, as over stdio, keeps one session."""
         request = incoming.request
         identifier = "" if request is None else request.headers.get(_HEADER)
         if identifier is None:
@@ -153,7 +153,7 @@ class Sessions:
 
 
 KEY: Final = SERVED
-"""Where in the auxdata of a tool's context its client is."""
+"""Key of the client in the auxdata of a tool's context."""
 Asked = Literal["elicitation", "sampling", "roots"]
 
 _CAPABILITY: Mapping[str, Asked] = {
@@ -169,10 +169,10 @@ class McpClientProxy:
         self._call = call
         self.session = session
         self.structured: Mapping[str, Any] | None = None
-        """The structured content of another server's answer."""
+        """Structured content of another server's answer."""
         self._earlier = EarlierAnswers()
         self.lacked: MCPError | None = None
-        """Why it could not be asked."""
+        """Why the client could not be asked."""
 
     @property
     def can(self) -> frozenset[Asked]:
@@ -196,15 +196,15 @@ class McpClientProxy:
         return parameters.client_info.name if parameters is not None else "client"
 
     def mark_answered(self, result: types.CallToolResult) -> None:
-        """The call was passed on to another server."""
+        """Record that another server answered the call."""
         self.structured = result.structured_content
 
     async def progress(self, done: float, total: float | None = None, message: str | None = None) -> None:
-        """Says how far the call is; nothing is sent to a client that did not ask for it."""
+        """Send the progress of the call, if the client asked for it."""
         await self._call.incoming.session.report_progress(done, total, message)
 
     async def log(self, level: types.LoggingLevel, data: Any, logger: str | None = None) -> None:
-        """Sends a log message, if the client wants those of this level. `data` is anything that JSON can say."""
+        """Send a log message, if the client wants its level. `data` is any JSON value."""
         incoming = self._call.incoming
         levels = allowed_log_levels(incoming.protocol_version, incoming.meta)
         if level not in levels or not self.session.wants(level):
@@ -214,10 +214,10 @@ class McpClientProxy:
         await incoming.session.send_notification(message, related_request_id=incoming.request_id)
 
     async def ask(self, questions: Questions) -> dict[str, Any]:
-        """The client's answers to several requests at once, by their keys.
+        """Return the client's answers to several requests at once, by key.
 
-        Raises MCPError if it cannot be asked one of them: `can` says so beforehand. The seconds that it takes are
-        the tool's own.
+        Raises MCPError if the client does not support a request; check `can` first. The tool is responsible for
+        a timeout.
         """
         lacking = {_CAPABILITY[question.method] for question in questions.values()} - self.can
         if lacking:
@@ -232,22 +232,22 @@ class McpClientProxy:
         return await self._call.ask(questions)
 
     async def elicit(self, message: str, schema: Mapping[str, Any], *, key: str = "input") -> types.ElicitResult:
-        """The user's answer to a form; `schema` is a flat object's, as the specification restricts it."""
+        """Return the user's answer to a form. `schema` is a flat object, as the specification requires."""
         params = types.ElicitRequestFormParams(message=message, requested_schema=dict(schema))
         answers = await self.ask({key: types.ElicitRequest(params=params)})
         result: types.ElicitResult = answers[key]
         return result
 
     async def sample(self, params: types.CreateMessageRequestParams, *, key: str = "sample") -> Any:
-        """The reply of the client's model: a CreateMessageResult."""
+        """Return the reply of the client's model, a CreateMessageResult."""
         return (await self.ask({key: types.CreateMessageRequest(params=params)}))[key]
 
     async def approve(self, invocation: InvocationCanister, why: str) -> Answer:
-        """Whether the user lets a call run; no where the client cannot ask."""
+        """Return if the user allows a call. The answer is no if the client cannot ask."""
         if "elicitation" not in self.can:
             return Deny(via="MCP")
         why = self._earlier.mention(invocation, why)
-        # Escapes, so that nothing in the arguments is hidden; the key is new, so that it is not answered unasked.
+        # Escapes show everything in the arguments. The key is new, so that it cannot be answered in advance.
         called = f"{invocation.name} {json.dumps(invocation.arguments, default=str)}"
         schema = {
             "type": "object",
@@ -264,7 +264,7 @@ class McpClientProxy:
 
 @asynccontextmanager
 async def report_progress(peer: McpClientProxy) -> AsyncGenerator[ReportProgress]:
-    """A function by which a tool reports progress, from any thread. All of it is sent before the end."""
+    """Yield a function that reports a tool's progress from any thread. All reports are sent before the end."""
     loop = asyncio.get_running_loop()
     steps: asyncio.Queue[tuple[float, float | None, str] | None] = asyncio.Queue()
 

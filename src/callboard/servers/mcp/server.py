@@ -1,18 +1,18 @@
 """Serve ensembles as an MCP server, over any of the SDK's transports.
 
-Laws: the names are those that models get on any wire; a call of a tool that does not exist is a protocol error, a
-failure of a tool is a result that the model reads.
+Laws: tools have the names that models get on any wire. A call of an unknown tool is a protocol error. A failure of a
+tool is a result that the model reads.
 
 Encode a tool's result as MCP content.
 
-Law: a failure is a result that the model reads, with its category beside it.
+Law: a failure is a result that the model reads, with its category in `_meta`.
 
-The span of each message of a client, where telemetry is on: `METHOD`, and behind it the tool's name.
+With telemetry, each message of a client has a span: `METHOD`, followed by the tool's name.
 
-It takes the place of the SDK's, which has any name that a client calls in its own, and the message of an error, which may
-quote a tool, in its status.
+Our span replaces the SDK's span. The SDK puts any name that a client calls into the span's name, and error messages,
+which may quote a tool, into its status.
 
-An agent as one tool: each round is a step of progress, each call a log message.
+An agent can be served as one tool: each round reports progress, and each call is a log message.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ if TYPE_CHECKING:
     from callboard.servers.mcp.call import Incoming
 
 LONGEST: Final = 86_400.0
-"""Seconds that a run may take; its agent's limits are its own, and its client may cancel it."""
+"""Maximum seconds of a run. The agent has its own limits, and the client may cancel it."""
 
 _SCHEMA: Final[Mapping[str, Any]] = {
     "type": "object",
@@ -92,7 +92,7 @@ DESCRIPTION: Final = "Asks an agent that works on its own, with tools of its own
 
 
 def agent_ensemble(agent: Agent[Any], *, name: str = "run", description: str = DESCRIPTION) -> Ensemble:
-    """An ensemble whose one tool runs the agent. Each call is a conversation of its own.
+    """Return an ensemble with one tool that runs the agent. Each call is a separate conversation.
 
     An agent without `approve` asks the client's user, by elicitation.
     """
@@ -129,12 +129,12 @@ async def _report(peer: McpClientProxy, event: Event) -> None:
 
 _CALL: Final = "tools/call"
 _OTHER: Final = "_OTHER"
-"""The method of a message that no server of the protocol answers."""
+"""Method name for messages that no server of the protocol answers."""
 _MAX_VERSION: Final = 40
 
 
 class RequestSpans:
-    """A middleware of the SDK's server; `has_tool` says which names are those of tools."""
+    """A middleware of the SDK's server. `has_tool` returns True for names of tools."""
 
     def __init__(self, server: Server[Any], has_tool: Callable[[str], bool]) -> None:
         self._server = server
@@ -177,15 +177,15 @@ def _trace_headers(meta: Mapping[str, Any] | None) -> Mapping[str, str]:
 
 
 CATEGORY = "callboard/category"
-"""Where in `_meta` the category of a failure is."""
+"""Key of a failure's category in `_meta`."""
 
 
 def encode_result(
     result: ResultCanister, structured: Mapping[str, Any] | None = None, schema: Mapping[str, Any] | None = None
 ) -> types.CallToolResult:
-    """The result of `tools/call`; without `structured` content, that is the JSON object which its one text is.
+    """Return the result of `tools/call`. `structured` defaults to the JSON object in the only text.
 
-    One that is not as the `schema` says, which clients do not take, is an error that says so.
+    A result that does not match the `schema`, which clients reject, becomes an error that says so.
     """
     content = [_block(part) for part in result.content]
     if result.error is not None:
@@ -244,16 +244,16 @@ def _text_of(data: bytes) -> str:
 
 
 CLOSE_SECONDS: Final = 2.0
-"""Seconds that calls have to end in when the server does."""
+"""Seconds that calls get to end at shutdown."""
 
 
 class ToolServer:
-    """Serves the tools of ensembles. Their maker connects and disconnects them.
+    """Serves the tools of ensembles. The caller connects and disconnects the ensembles.
 
-    `policy` says which calls may run; where it says ask, the client's user is asked by elicitation, and without
-    that the answer is no. `limit` calls run at once. A tool finds its client in `context.auxdata["mcp"]`, a
-    `peer.Peer`, beside what is in `auxdata`. Tools whose results come from outside are not served. `upstream` asks the
-    clients what other servers ask that these tools are of.
+    `policy` decides which calls may run. If it says ask, the client's user is asked by elicitation; without elicitation
+    the answer is no. At most `limit` calls run at once. A tool finds its client in `context.auxdata["mcp"]`, a
+    `peer.Peer`, next to the entries of `auxdata`. Tools with external results are not served. `upstream` asks the
+    clients the questions of the servers that these tools belong to.
 
     `protocol` is the SDK's server, for any of its transports.
     """
@@ -295,7 +295,7 @@ class ToolServer:
         self.protocol.add_request_handler("logging/setLevel", types.SetLevelRequestParams, self._set_level)
 
     async def notify_changes(self) -> None:
-        """Notify clients if the ensembles have other tools than before."""
+        """Notify clients if the tools of the ensembles have changed."""
         if not self._refresh():
             return
         await self._changes.publish(ToolsListChanged())
@@ -303,7 +303,7 @@ class ToolServer:
             await channel.send_tool_list_changed()
 
     async def aclose(self) -> None:
-        """Cancels the calls that run or wait."""
+        """Cancel the running and waiting calls."""
         self._waiting.end()
         for task in self._running:
             task.cancel()
@@ -311,7 +311,7 @@ class ToolServer:
             await asyncio.wait(self._running, timeout=CLOSE_SECONDS)
 
     def _refresh(self) -> bool:
-        """Looks at what the ensembles have. Whether that is new."""
+        """Read the tools of the ensembles. Return True if they have changed."""
         invokers = tuple([each for ensemble in self._ensembles for each in ensemble.invokers.values()])
         if [*map(id, invokers)] == [*map(id, self._listed)]:
             return False
@@ -323,7 +323,7 @@ class ToolServer:
         return True
 
     def _schema(self, name: str) -> Mapping[str, Any] | None:
-        # The SDK reads headers of a dict only, and what an invoker has can only be read.
+        # The SDK reads headers only from a dict, and an invoker's schema is read-only.
         return dict(self._invokers[name].arguments_schema) if name in self._invokers else None
 
     async def _list(self, incoming: Incoming, _: types.PaginatedRequestParams | None) -> types.ListToolsResult:
@@ -349,7 +349,7 @@ class ToolServer:
         return types.InputRequiredResult(input_requests=dict(outcome), request_state=self._waiting.keep(call))
 
     def _begin(self, incoming: Incoming, params: types.CallToolRequestParams) -> ToolCall:
-        """Raises MCPError for a name that no tool has (2025-11-25, server/tools: a protocol error)."""
+        """Raise MCPError if no tool has the name (2025-11-25, server/tools: a protocol error)."""
         invoker = self._invokers.get(params.name)
         if invoker is None and self._refresh():
             invoker = self._invokers.get(params.name)
@@ -386,7 +386,7 @@ class ToolServer:
 
 
 def _record_call(name: str, begun: float, task: asyncio.Task[types.CallToolResult]) -> None:
-    """The metric of a call that is over, over all of its requests; each request has a span."""
+    """Record the metric of a finished call, over all its requests. Each request has a span."""
     about = {names.MCP_METHOD: "tools/call", names.OPERATION: names.EXECUTE_TOOL, names.TOOL_NAME: name}
     error_type = ""
     if task.cancelled():
@@ -401,7 +401,7 @@ def _record_call(name: str, begun: float, task: asyncio.Task[types.CallToolResul
 
 class _Protocol(Server[Any]):
     def create_initialization_options(self, notification_options: Any = None, *args: Any, **options: Any) -> Any:
-        """Says that the list of tools may change, whatever the transport."""
+        """Declare that the list of tools may change, for every transport."""
         notifications = notification_options or NotificationOptions(tools_changed=True)
         return super().create_initialization_options(notifications, *args, **options)
 

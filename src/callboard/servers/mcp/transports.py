@@ -1,10 +1,10 @@
 """Serve MCP on standard input and output (POSIX).
 
-It ends with its input, at SIGTERM, or when its parent is gone.
+The server ends with its input, at SIGTERM, or when its parent process ends.
 
 Serve MCP over streamable HTTP.
 
-Law: no wider than loopback without a key; on loopback only pages of this machine may call.
+Law: without a key, the server listens only on loopback. On loopback, only pages of this machine may call it.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ _SHUTDOWN_SECONDS: Final = 2
 
 
 def http_application(server: ToolServer, *, host: str = "127.0.0.1", keys: Iterable[str] = ()) -> ASGIApp:
-    """The server as an ASGI application; clients must send one of the `keys`, if there are any.
+    """Return the server as an ASGI application. Clients must send one of the `keys`, if there are any.
 
-    On loopback it answers to names of this machine, and to pages of this machine. Raises CallerError for a wider
-    host without a key.
+    On loopback, the server answers only to host names and pages of this machine. Raises CallerError for another host
+    without a key.
     """
     local = is_loopback(host)
     digests = [digest(key).encode() for key in keys]
@@ -51,7 +51,7 @@ def http_application(server: ToolServer, *, host: str = "127.0.0.1", keys: Itera
     app = server.protocol.streamable_http_app(
         streamable_http_path=PATH,
         max_sessions=MAX_SESSIONS,
-        # Where it is reached by names that it does not know, the key decides.
+        # If the server is reached under unknown names, the key decides.
         transport_security=None if local else TransportSecuritySettings(enable_dns_rebinding_protection=False),
         host="127.0.0.1" if local else host,
     )
@@ -66,7 +66,7 @@ async def serve_http(
     keys: Iterable[str] = (),
     ready: Callable[[str], None] = lambda _: None,
 ) -> None:
-    """Serves until SIGTERM or SIGINT; `ready` is called with the URL. `port` 0 takes a free one. Raises CallerError."""
+    """Serve until SIGTERM or SIGINT. `ready` gets the URL. Port 0 picks a free port. Raises CallerError."""
     app = http_application(server, host=host, keys=keys)
     with closing(listen(host, port, hint="--port 0 takes a free one")) as listening:
         config = uvicorn.Config(
@@ -87,7 +87,7 @@ async def serve_http(
 
 
 class _KeyCheck:
-    """Lets pass who has one of the keys."""
+    """Accepts requests with one of the keys."""
 
     def __init__(self, app: ASGIApp, digests: list[bytes]) -> None:
         self._app = app
@@ -108,19 +108,19 @@ class _KeyCheck:
 
 
 MAX_LINE: Final = 64 * 1024 * 1024
-"""Bytes of one message."""
+"""Maximum bytes of one message."""
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")
 
 
 async def serve_stdio(server: ToolServer, wire: StdioDescriptors) -> None:
-    """Serves one client until it is gone, or SIGTERM. Raises CallerError for a message of more than MAX_LINE."""
+    """Serve one client until it disconnects or SIGTERM arrives. Raises CallerError for messages over MAX_LINE."""
     written = await open_writer(wire.write)
     reader, close = await open_reader(wire.read, MAX_LINE)
     lines = _Lines(reader, written)
     options = server.protocol.create_initialization_options()
 
     async def serve() -> None:
-        # The SDK's transport with files of ours, which can be cancelled while they wait; its own are threads.
+        # The SDK's transport with our own files, whose reads can be cancelled; the SDK's own files use threads.
         async with stdio_server(cast("Any", lines), cast("Any", written)) as (read, write):
             await server.protocol.run(read, write, options)
         if lines.too_long:
@@ -136,10 +136,10 @@ async def serve_stdio(server: ToolServer, wire: StdioDescriptors) -> None:
 
 
 class _Lines:
-    """Each line as it comes; one that is longer than MAX_LINE ends them.
+    """Yields each line as it comes. A line longer than MAX_LINE ends the iteration.
 
-    A request that the SDK would drop without a word is answered with an error, for its client waits. Half a
-    character, which other languages write into their JSON, becomes a replacement character.
+    A request that the SDK would drop silently is answered with an error, because its client waits. Half a surrogate
+    pair, which some languages write into their JSON, becomes a replacement character.
     """
 
     def __init__(self, reader: asyncio.StreamReader, written: Writer) -> None:
@@ -161,7 +161,7 @@ class _Lines:
                     await self._refuse(identifier)
                 else:
                     yield line
-        except ValueError:  # of readline
+        except ValueError:  # from readline
             self.too_long = True
 
     async def _refuse(self, identifier: int | str) -> None:
@@ -179,7 +179,7 @@ def _is_message(line: bytes) -> bool:
 
 
 def _parse(line: bytes) -> Any:
-    """What the line says, as far as it is JSON; else None."""
+    """Return the JSON value of a line, or None if the line is not JSON."""
     try:
         return json.loads(line.decode("utf-8-sig", "replace"))
     except (ValueError, RecursionError):
@@ -187,7 +187,7 @@ def _parse(line: bytes) -> Any:
 
 
 def _request_identifier(value: Any) -> int | str | None:
-    """The identifier of a request; None for anything else, such as the answer to a request of ours."""
+    """Return the identifier of a request, or None for other messages, such as responses to our requests."""
     if not isinstance(value, dict) or value.keys() & {"result", "error"}:
         return None
     identifier = value.get("id")
