@@ -1,7 +1,7 @@
 """The client of one MCP server: it connects on the first call, and reconnects when a connection is lost.
 
-Laws: a call is retried if it was not sent; once if it may be repeated; and once if the server refused it for want of a
-session. All calls that wait share one reconnect, and without a waiting call nothing is tried.
+Laws: a call is retried if it was not sent. It is retried once if it may be repeated, and once if the server refused it
+without a session. All waiting calls share one reconnect; without a waiting call nothing is tried.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     )
 
 OnProgress = Callable[[float, float | None, str], None]
-"""Called with progress, total (None where the server does not know it) and message."""
+"""Called with progress, total (None if the server does not know it) and message."""
 _MAX_LOG_CHARS: Final = 4096
 T = TypeVar("T")
 
@@ -44,7 +44,7 @@ __all__ = ["McpClient", "OnProgress", "ServerEvent", "ServerIdentity"]
 
 
 class ServerIdentity(msgspec.Struct, frozen=True):
-    """Name, version and instructions as the server states them: untrusted text."""
+    """Name, version and instructions from the server: untrusted text."""
 
     name: str = ""
     version: str = ""
@@ -54,13 +54,13 @@ class ServerIdentity(msgspec.Struct, frozen=True):
 class McpClient:
     """One server, connected by `start` or by the first call. A client belongs to one event loop.
 
-    All calls raise ServerFailure, and the settings' timeouts bound them.
+    All calls raise ServerFailure, and are limited by the timeouts of the settings.
 
     Args:
-        settings: How the server is reached.
+        settings: How to reach the server.
         on_event: Called with state changes, log messages and changes of the tools.
-        elicit: Asks the user on the server's behalf; without it the server is told that nobody can be asked.
-        sample: Asks the run's model on the server's behalf, if the settings allow `sampling`.
+        elicit: Asks the user for the server. If it is missing, the server learns that nobody can be asked.
+        sample: Asks the run's model for the server, if the settings allow `sampling`.
         auth: Signs HTTP requests.
         protocols: Remembers which protocol the server speaks.
     """
@@ -82,9 +82,9 @@ class McpClient:
         self.on_tools_changed: Callable[[tuple[Tool, ...]], None] = lambda _: None
         """Called with the new tools when they change, after the first call of `tools`."""
         self.skipped_tools: Mapping[str, str] = {}
-        """Tools that the server lists but that cannot be used: the reason by name."""
+        """Reasons why listed tools cannot be used, by tool name."""
         self.noise_lines = 0
-        """Lines on the server's standard output that were no messages."""
+        """Number of lines on the server's standard output that were not messages."""
         self._on_event = on_event
         self._elicit = elicit
         self._sample = sample if settings.sampling else None
@@ -106,7 +106,7 @@ class McpClient:
         return self._reconnector.state
 
     async def start(self) -> None:
-        """Connect now, whatever failed before. Raises ServerFailure if this one try fails."""
+        """Connect now, regardless of earlier failures. Raises ServerFailure if this attempt fails."""
         self._check_loop()
         await self._reconnector.start()
 
@@ -123,7 +123,7 @@ class McpClient:
         idempotent: bool = False,
         on_progress: OnProgress | None = None,
     ) -> CallToolResult:
-        """Call a tool. An `idempotent` one is called once more after a lost connection."""
+        """Call a tool. An `idempotent` call is repeated once after a lost connection."""
 
         def do_call(client: Any, deadline: Deadline) -> Awaitable[CallToolResult]:
             async def report_progress(progress: float, total: float | None, message: str | None) -> None:
@@ -150,7 +150,7 @@ class McpClient:
                 self._record_call(name, perf_counter() - begun, error_type)
 
     def _record_call(self, name: str, seconds: float, error_type: str) -> None:
-        """The spans of requests are the SDK's own; it has no metrics."""
+        """Record the metrics of a call. The SDK has its own spans for requests, but no metrics."""
         about = {
             names.MCP_METHOD: "tools/call",
             names.OPERATION: names.EXECUTE_TOOL,
@@ -219,7 +219,7 @@ class McpClient:
     def _raise_unless_retryable(
         self, what: str, error: Exception, connection: Connection, state: SendState, *, may_retry: bool
     ) -> None:
-        """Return if the call is to be retried; what was already sent is retried only where `may_retry`."""
+        """Return if the call should be retried. A call that was sent is retried only if `may_retry`."""
         failure = to_failure(error, self._path)
         if not (state.session_missing or is_lost(error, closed=connection.closed.is_set())):
             raise failure from error
@@ -251,7 +251,7 @@ class McpClient:
     # connections
 
     def _check_loop(self) -> None:
-        """Refuse another event loop while ours runs: waiting for a task of another loop never ends."""
+        """Refuse a different event loop while ours runs: waiting for a task of another loop never ends."""
         loop = asyncio.get_running_loop()
         if self._loop is not None and self._loop is not loop and self._loop.is_running():
             hint = "connect the server there too: each event loop needs a client of its own"
@@ -307,6 +307,6 @@ class McpClient:
     def _emit(self, event: ServerEvent) -> None:
         try:
             self._on_event(event)
-        except Exception as error:  # noqa: BLE001  # a listener's mistake does not end the connection
+        except Exception as error:  # noqa: BLE001  # an error in a listener does not end the connection
             context = {"message": f"on_event of {self._path} raised", "exception": error}
             asyncio.get_running_loop().call_exception_handler(context)

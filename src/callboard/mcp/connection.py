@@ -1,7 +1,7 @@
 """One connection to a server, from the handshake until it is closed.
 
-Law: one task opens and closes a connection, as the SDK's cancel scopes demand; calls come from any task. Each call runs
-in a task of its own, so that a caller that is cancelled need not wait until the server has been told.
+Law: one task opens and closes a connection, as the SDK's cancel scopes require. Calls come from any task. Each call
+runs in its own task, so that a cancelled caller does not wait until the server is notified.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ Expired = Literal["idle", "timeout"]
 
 
 class Deadline:
-    """An async context that raises TimeoutError `idle` seconds after the last `extend`, and after `timeout` seconds at the
-    latest; `expired` then says which. While it is paused, as when a person is asked, only the latter counts.
+    """An async context that raises TimeoutError `idle` seconds after the last `extend`, or after `timeout` seconds.
+    `expired` says which one. During a pause, as when a person is asked, only `timeout` counts.
     """
 
     __slots__ = ("_clock", "_idle", "_latest", "_open", "_pauses", "_scope", "expired")
@@ -47,7 +47,7 @@ class Deadline:
         self.expired: Expired | None = None
 
     def extend(self, within: float | None = None) -> None:
-        """Restart the idle timeout after a sign of life; the next one may take `within` seconds, by default `idle`."""
+        """Restart the idle timeout after a sign of life. `within` seconds until the next one are by default `idle`."""
         if self._open and not self._scope.expired():
             self._scope.reschedule(self._next(within))
 
@@ -77,7 +77,7 @@ class Deadline:
 
 
 PING_SECONDS: Final = 5.0
-"""Seconds in which a server that seems silent has to answer."""
+"""Seconds in which a silent server must answer a ping."""
 _LOG_LEVEL: Final = "info"
 _MAX_NOISE_CHARS: Final = 200
 _CONFIGURATION_ERRNO: Final = frozenset(
@@ -87,7 +87,7 @@ T = TypeVar("T")
 
 
 class Connection:
-    """`closed` is set when the connection is lost or closed; `reason` then says why it was lost."""
+    """`closed` is set when the connection is lost or closed. `reason` says why it was lost."""
 
     def __init__(self, path: str, on_end: Callable[[Connection], None], on_noise: Callable[[bytes], None]) -> None:
         self.client: Any = None
@@ -96,9 +96,9 @@ class Connection:
         self.has_answered = False
         self.is_listening = False
         self.skipped_tools: dict[str, str] = {}
-        """Tools that are left out of its lists: the reason by name."""
+        """Reasons why tools are omitted from the lists, by tool name."""
         self.first_noise = ""
-        """The first line that was no message."""
+        """The first line that was not a message."""
         self._on_noise = on_noise
         self._path = path
         self._on_end = on_end
@@ -109,7 +109,7 @@ class Connection:
 
     @property
     def is_modern(self) -> bool:
-        """Whether the protocol is of 2026-07-28 or later, which has no sessions."""
+        """True for protocol 2026-07-28 or later, which has no sessions."""
         return self.client is not None and self.client.session.discover_result is not None
 
     @property
@@ -117,17 +117,17 @@ class Connection:
         return self._transport.received if self._transport is not None else 0
 
     def mend_tools(self, tools: list[Any]) -> list[Any]:
-        """The tools of a list in the form that the SDK accepts."""
+        """Return the tools of a list in the form that the SDK accepts."""
         return mend_tools(tools, "2026-07-28" if self.is_modern else "2025-11-25", self.skipped_tools)
 
     @property
     def program_exited(self) -> bool:
-        """Whether the connection was lost because the server's program ended, not because we ended it."""
+        """True if the connection was lost because the server's program ended on its own."""
         return bool(self.why) and isinstance(self._transport, StdioTransport) and self._transport.program_exited
 
     @property
     def stderr(self) -> str:
-        """The last that the server's program wrote to its standard error."""
+        """The end of the standard error of the server's program."""
         if not isinstance(self._transport, StdioTransport):
             return ""
         return self._transport.process.stderr.decode("utf-8", "replace").strip()
@@ -137,12 +137,12 @@ class Connection:
         self._on_noise(line)
 
     def mark_ready(self) -> None:
-        """The handshake is done: the server may send any number of messages now."""
+        """Record the end of the handshake. The server may now send any number of messages."""
         if isinstance(self._transport, StdioTransport):
             self._transport.is_ready = True
 
     def end(self, reason: str) -> None:
-        """Close it; only the first call and its reason count. An empty reason means that we wanted it."""
+        """Close the connection. Only the first call and its reason count. An empty reason means an intended close."""
         if self.closed.is_set():
             return
         self.why = reason
@@ -152,7 +152,7 @@ class Connection:
         self._on_end(self)
 
     async def run(self, send: Callable[[Any], Awaitable[T]], state: SendState, deadline: Deadline) -> T:
-        """Send a request and return the answer. Cancelled, it returns at once, and the server is told."""
+        """Send a request and return the answer. If cancelled, return at once and notify the server."""
         context = copy_context()
         context.run(SEND_STATE.set, state)
         task = asyncio.get_running_loop().create_task(_run_send(send, self.client), context=context)
@@ -171,7 +171,7 @@ class Connection:
 
     @contextmanager
     def pause_deadlines(self) -> Iterator[None]:
-        """Pause the idle timeouts of all calls, while a user is asked on behalf of the server."""
+        """Pause the idle timeouts of all calls, while a user is asked for the server."""
         paused = [*self._deadlines]
         for deadline in paused:
             deadline.pause()
@@ -211,12 +211,12 @@ async def open_connection(
     callbacks: dict[str, Any],
     auth: httpx2.Auth | None,
 ) -> AsyncIterator[Connection]:
-    """Open a connection; on leaving, the connection and a server that we started are gone.
+    """Open a connection. On exit, the connection and a server that we started are closed.
 
     Raises:
         TimeoutError: After `connect_timeout`.
         CallerError: A mistake of configuration.
-        Exception: Whatever the SDK raises.
+        Exception: Any exception of the SDK.
     """
     async with AsyncExitStack() as stack:
         transport_of = _open_stdio if settings.transport == "stdio" else _open_http
@@ -267,7 +267,7 @@ async def _open_http(
     headers = resolve_variables(settings.headers, os.environ, f"{path}.headers")
     _import_sdk()
     web, transport = await stack.enter_async_context(open_http(settings, headers, auth, connection.end))
-    connection._transport = web  # noqa: SLF001  # made with it
+    connection._transport = web  # noqa: SLF001  # created with the connection
     return transport
 
 

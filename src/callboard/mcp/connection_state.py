@@ -1,6 +1,6 @@
 """The states of a connection and of a request, and the events of a server.
 
-Law: only a success resets the backoff, and a connection is a success when it has answered a call, for a server may accept
+Law: only a success resets the backoff. A connection succeeds when it has answered a call, because a server may accept
 connections and fail every call.
 """
 
@@ -14,18 +14,18 @@ import msgspec
 State: TypeAlias = Literal["idle", "connecting", "ready", "backoff", "failed"]
 
 RETRY_SECONDS: Final = (0.0, 1.0, 2.0, 4.0, 8.0, 16.0, 30.0)
-"""Seconds before the next try, by the number of failures in a row; the last value holds for all further ones."""
+"""Seconds before the next attempt, by the number of failures in a row. The last value applies to all further ones."""
 
 
 class Backoff:
-    """Says when the next try may be made, without a clock: the time is an argument."""
+    """Computes when the next attempt is allowed, without a clock: the time is an argument."""
 
     def __init__(self) -> None:
         self._failures = 0
         self._not_before = 0.0
 
     def fail(self, now: float) -> None:
-        """A try failed, or a connection was lost. `now` is in seconds of any monotonic clock."""
+        """Record a failed attempt or a lost connection. `now` is in seconds of any monotonic clock."""
         self._not_before = now + RETRY_SECONDS[min(self._failures, len(RETRY_SECONDS) - 1)]
         self._failures += 1
 
@@ -40,17 +40,17 @@ class Backoff:
 
 
 class SendState:
-    """Whether a request was sent. A transport sets it through the context variable `SEND_STATE` of the request's task."""
+    """Records if a request was sent. Transports set it through the context variable `SEND_STATE`."""
 
     __slots__ = ("idempotent", "sent", "session_missing")
 
     def __init__(self, *, idempotent: bool = False) -> None:
         self.idempotent = idempotent
-        """The server may get the request twice."""
+        """True if the server may receive the request twice."""
         self.sent = False
-        """The server may have the request."""
+        """True if the server may have received the request."""
         self.session_missing = False
-        """The server refused the request unread, because its session is gone."""
+        """True if the server refused the request without reading it, because its session is gone."""
 
 
 SEND_STATE: Final[ContextVar[SendState | None]] = ContextVar("SEND_STATE", default=None)
@@ -61,14 +61,14 @@ class _ServerEvent(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="t
 
 
 class StateChanged(_ServerEvent, frozen=True, tag="state_changed"):
-    """`why` is the reason of a failure."""
+    """`why` is the reason for a failure."""
 
     state: State
     why: str = ""
 
 
 class Logged(_ServerEvent, frozen=True, tag="logged"):
-    """A log message of the server, or a warning about it; `level` as in syslog (RFC 5424)."""
+    """A log message of the server, or a warning about it. `level` is as in syslog (RFC 5424)."""
 
     level: str
     text: str

@@ -1,7 +1,7 @@
 """A server's questions to the user (elicitation) and to the run's model (sampling), as callbacks of the SDK.
 
-Law: a server gets an answer whatever happens to its question. Where nobody can answer, the callback is not given to the
-SDK, so that the server learns it in the handshake.
+Law: a server always gets an answer to its question. If nobody can answer, the SDK gets no callback, so that the server
+learns it in the handshake.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ if TYPE_CHECKING:
 
 ElicitAction: TypeAlias = Literal["accept", "decline", "cancel"]
 Elicit: TypeAlias = Callable[[str, Mapping[str, Any]], Awaitable[tuple[ElicitAction, Mapping[str, Any] | None]]]
-"""Asks the user: called with the server's text and the JSON Schema of the form to fill in.
+"""Asks the user. Called with the server's text and the JSON Schema of the form.
 
-With an empty schema there is no form: the user is to open the URL at the end of the text. Fields that the user leaves out
-get their defaults.
+An empty schema means that there is no form: the user opens the URL at the end of the text. Omitted fields get their
+defaults.
 """
 Sample: TypeAlias = "Callable[[CreateMessageRequestParams], Awaitable[CreateMessageResult]]"
 """Asks the run's model."""
@@ -49,7 +49,7 @@ _INTERNAL_ERROR: Final = -32603
 
 
 def elicitation_callback(elicit: Elicit, pause_deadlines: PauseDeadlines) -> Any:
-    """The SDK's callback; the calls to the server do not time out meanwhile."""
+    """Return the SDK's callback. Calls to the server do not time out while it runs."""
 
     async def ask(params: Any) -> Any:
         from mcp_types import ElicitResult  # noqa: PLC0415  # the SDK's, imported with it
@@ -64,7 +64,7 @@ def elicitation_callback(elicit: Elicit, pause_deadlines: PauseDeadlines) -> Any
 
 
 def sampling_callback(sample: Sample, pause_deadlines: PauseDeadlines) -> Any:
-    """The SDK's callback; the calls to the server do not time out meanwhile."""
+    """Return the SDK's callback. Calls to the server do not time out while it runs."""
     return _callback(sample, pause_deadlines, "the model")
 
 
@@ -93,7 +93,7 @@ _STOPS: Final = {"stop": "endTurn", "length": "maxTokens"}
 def make_sampler(model: Model) -> Sample:
     """Make a function that answers a server with this model's text. The model gets no tools: those are the run's own.
 
-    The function raises ProviderError if the provider fails, and ValueError for a message that is no text, picture or sound.
+    The function raises ProviderError if the provider fails, and ValueError for an unsupported kind of message.
     """
 
     async def sample(request: CreateMessageRequestParams) -> CreateMessageResult:

@@ -1,7 +1,7 @@
 """A server as an ensemble: its tools as invokers.
 
-Laws: only tools that are as pinned become invokers; when a server changes its tools new invokers are made, and a run keeps
-those that it began with.
+Laws: only tools that match their pins become invokers. When a server changes its tools, new invokers are made, and a
+run keeps its own invokers.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ if TYPE_CHECKING:
 Warn: TypeAlias = Callable[[str], None]
 
 GRACE_SECONDS: Final = 5.0
-"""Seconds that an invoker waits longer than the client, whose timeout has the better message."""
+"""Extra seconds that an invoker waits after the client's timeout, because the client's message is better."""
 SERVED: Final = "mcp"
-"""The key in a context's auxdata of our own server's caller, whose `mark_answered` gets the raw result."""
+"""Key in a context's auxdata for the caller of our own server. Its `mark_answered` gets the raw result."""
 MAX_WARNINGS: Final = 100
-"""Warnings of one server; further ones are dropped."""
+"""Maximum warnings about one server. Further ones are dropped."""
 MAX_LISTED: Final = 10
-"""Tools that are named one by one in warnings; the rest is counted."""
+"""Maximum tools that a warning names. The others are counted."""
 
 _MANY: Final = {"changed": "changed", "is new": "are new"}
 
@@ -52,7 +52,7 @@ _log = logging.getLogger("callboard.mcp")
 
 
 class ToolCaller(Protocol):
-    """What an invoker needs of a client; the SDK's client has it too."""
+    """The part of a client that an invoker needs. The SDK's client has it too."""
 
     async def call_tool(self, name: str, arguments: dict[str, Any], /) -> CallToolResult: ...
 
@@ -62,14 +62,14 @@ class McpEnsemble(Ensemble):
 
     Args:
         settings: The server.
-        result_store: Stores results that are too long; its `ensemble()` is then offered elsewhere. Without it this
-            ensemble has a tool of its own that reads them.
-        pins: By default the user's.
-        warn: Called once with each line about what is left out and why.
-        on_event: As for McpClient.
-        elicit: As for McpClient.
-        sample: As for McpClient.
-        cli_options: The options with which `callboard mcp` finds the server; None if it cannot.
+        result_store: Stores results that are too long. The caller then offers its `ensemble()`. Without a store, this
+            ensemble has its own tool to read them.
+        pins: By default the user's pins.
+        warn: Called once with each line about omitted tools.
+        on_event: See McpClient.
+        elicit: See McpClient.
+        sample: See McpClient.
+        cli_options: Options with which `callboard mcp` finds the server; None if it cannot.
     """
 
     def __init__(
@@ -98,20 +98,20 @@ class McpEnsemble(Ensemble):
         self._warned: set[str] = set()
         self._offered: tuple[Tool, ...] = ()
         self.instructions = ""
-        """The server's instructions, cleaned; empty where they are not as pinned."""
+        """The server's instructions, cleaned. Empty if they do not match their pin."""
         self.pin_comparison: PinComparison | None = None
-        """Its offer compared with its pins, if it is pinned."""
+        """Comparison of the server's tools with its pins, if it is pinned."""
 
     @property
     def invokers(self) -> Mapping[str, Invoker]:
-        """Raises CallerError before `connect`, for an agent would silently run without these tools."""
+        """Raises CallerError before `connect`. Otherwise an agent would silently run without these tools."""
         if not self._was_connected:
             hint = "enter it: `async with mcp.connect(...) as ensemble`, or await its connect()"
             raise CallerError("it is not connected", path=self.name, hint=hint)
         return super().invokers
 
     async def connect(self) -> None:
-        """Connect, and list the tools. Raises CallboardError that names the server."""
+        """Connect, and list the tools. Raises CallboardError with the name of the server."""
         self._was_connected = True
         if self._closed:
             self._closed, self.client = False, self._new_client()
@@ -126,7 +126,7 @@ class McpEnsemble(Ensemble):
         await self.client.aclose()
 
     def connect_in_background(self) -> None:
-        """Retry in the background until it succeeds, fails for good, or is disconnected."""
+        """Retry in the background until success, permanent failure, or disconnection."""
         self._retry_task = asyncio.create_task(self._retry())
 
     async def __aenter__(self) -> Self:
@@ -137,17 +137,17 @@ class McpEnsemble(Ensemble):
         await self.disconnect()
 
     def find_tool(self, invoker: Invoker) -> Tool | None:
-        """The server's tool that an invoker calls; None for an invoker of ours."""
+        """Return the server's tool that an invoker calls, or None for our own invokers."""
         return next((tool for tool in self._offered if tool.name == invoker.name), None)
 
     async def list_tools(self) -> tuple[Tool, ...]:
-        """The tools that are offered, as the server describes them."""
+        """Return the offered tools, as the server describes them."""
         return self._offered
 
     async def call_tool(
         self, name: str, arguments: Mapping[str, Any], /, *, on_progress: OnProgress | None = None
     ) -> CallToolResult:
-        """The server's answer to one call."""
+        """Call a tool and return the server's answer."""
         repeatable = _is_idempotent(name, self.settings)
         return await self.client.call(name, dict(arguments), idempotent=repeatable, on_progress=on_progress)
 
@@ -175,11 +175,11 @@ class McpEnsemble(Ensemble):
     async def _ask_user(self, text: str, schema: Mapping[str, Any]) -> tuple[ElicitAction, Mapping[str, Any] | None]:
         if self._elicit is None:
             return "decline", None
-        # The user must know who asks.
+        # The user must know which server asks.
         return await self._elicit(f"{self.name} asks: {clean_text(text, self.settings.description_bytes)}", schema)
 
     def _update_tools(self, tools: Sequence[Tool]) -> None:
-        """Make the invokers of these tools; runs keep the old ones."""
+        """Make the invokers of these tools. Running agents keep the old ones."""
         known = {tool.name: tool for tool in self._offered}
         invokers: dict[str, Invoker] = {}
         offered: list[Tool] = []
@@ -195,7 +195,7 @@ class McpEnsemble(Ensemble):
                 if tool.name in invokers:
                     raise DescriptorError("there is another of its name")
                 if known.get(tool.name) == tool:
-                    # The same tool, though the keys of its schema may come in another order.
+                    # The same tool, although the keys of its schema may have another order.
                     invokers[tool.name] = self._invokers[tool.name]
                 else:
                     invokers[tool.name] = create_invoker_from_mcp_tool(
@@ -219,7 +219,7 @@ class McpEnsemble(Ensemble):
             self._result_store.tool_name = name
         for invoker in invokers.values():
             invoker.ensemble = self
-        # The old order: a server may list its tools in another one after a restart, which would break prompt caches.
+        # Keep the old order: a server may list its tools differently after a restart, which would break prompt caches.
         self._invokers = {name: invokers[name] for name in (*self._invokers, *invokers) if name in invokers}
         self._offered = tuple(offered)
 
@@ -254,7 +254,7 @@ class McpEnsemble(Ensemble):
         return f"see `callboard mcp tools {name}{self._cli_options}`, then `callboard mcp pins accept {name}{self._cli_options}`"
 
     def _make_own_invokers(self) -> list[Invoker]:
-        """The invokers that are not the server's tools: resources, prompts, and the reader of stored results."""
+        """Return our own invokers: for resources, prompts, and stored results."""
         own: list[Invoker] = []
         for what, make in (("resources", resource_invokers), ("prompts", prompt_invokers)):
             if what in self.settings.expose:
@@ -265,7 +265,7 @@ class McpEnsemble(Ensemble):
         return [*own, self._result_store.invoker()] if self._owns_result_store else own
 
     def _warn_of_each(self, lines: list[str], of_many: str) -> None:
-        """Warn with the first lines, and with the number of the others."""
+        """Warn about the first lines one by one, and about the others with their number."""
         for line in lines[:MAX_LISTED]:
             self._warn_once(f"{self.name}: {line}")
         if len(lines) > MAX_LISTED:
@@ -280,10 +280,10 @@ class McpEnsemble(Ensemble):
 def create_invoker_from_mcp_tool(
     tool: Tool, client: ToolCaller, *, settings: ServerSettings | None = None, result_store: KeptResults | None = None
 ) -> Invoker:
-    """The invoker of a server's tool, for an ensemble to add.
+    """Make the invoker of a server's tool. An ensemble adds it.
 
-    Its schema is the server's own, with the texts in it cleaned. Raises SchemaError and DescriptorError for a tool
-    that no model should be shown.
+    The schema is the server's own, with cleaned texts. Raises SchemaError and DescriptorError if the tool is not safe
+    to show to a model.
     """
     limits = settings or ServerSettings(name="mcp")
     results = result_store or KeptResults()
@@ -313,7 +313,7 @@ def create_invoker_from_mcp_tool(
 
 
 def is_selected(name: str, settings: ServerSettings) -> bool:
-    """Whether the settings want this tool of the server."""
+    """True if the settings select this tool of the server."""
     return _matches(name, settings.tools) and not _matches(name, settings.exclude)
 
 
@@ -326,7 +326,7 @@ def _matches(name: str, patterns: Iterable[str]) -> bool:
 
 
 class PendingConnection:
-    """What `connect` returns: `await` gives the connected ensemble, `async with` also disconnects it."""
+    """The result of `connect`: `await` returns the connected ensemble, `async with` also disconnects it."""
 
     def __init__(self, ensemble: McpEnsemble) -> None:
         self._ensemble = ensemble
@@ -344,15 +344,15 @@ class PendingConnection:
 def connect(
     address: str, *, name: str = "", options: dict[str, Any] | None = None, **settings: Any
 ) -> PendingConnection:
-    """The ensemble of the server at an address.
+    """Return the ensemble of the server at an address.
 
     Args:
-        address: Such as `stdio://weather-server --metric`, or `https://host/mcp`.
-        name: The ensemble's name, by default one made of the address.
+        address: For example `stdio://weather-server --metric` or `https://host/mcp`.
+        name: Name of the ensemble, by default derived from the address.
         options: Arguments of McpEnsemble.
         settings: Fields of ServerSettings.
 
     Raises:
-        CallerError: It is no address. When awaited, whatever `McpEnsemble.connect` raises.
+        CallerError: The address is not valid. When awaited, also the exceptions of `McpEnsemble.connect`.
     """
     return PendingConnection(McpEnsemble(parse_address(address, name=name, **settings), **(options or {})))

@@ -1,6 +1,6 @@
-"""Exceptions for what goes wrong with a server, made of the SDK's errors and the protocol's error codes.
+"""Exceptions for failures of a server, from the SDK's errors and the protocol's error codes.
 
-Law: each says which server failed, what it answered, and whether the request may have been carried out.
+Law: each exception says which server failed, what it answered, and whether the request may have been carried out.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ REQUEST_TIMEOUT: Final = -32001
 RESOURCE_NOT_FOUND: Final = -32002
 UNSUPPORTED_PROTOCOL_VERSION: Final = -32022
 METHOD_NOT_FOUND: Final = -32601
-"""JSON-RPC 2.0 and the specifications of 2025-11-25 and 2026-07-28."""
+"""Error code in JSON-RPC 2.0 and in the specifications of 2025-11-25 and 2026-07-28."""
 
 STATUS_KEY: Final = "httpStatus"
-"""The key in an error's data under which `http_transport` puts the HTTP status."""
+"""Key in an error's data for the HTTP status that `http_transport` adds."""
 _LOGIN_STATUSES: Final = frozenset({401, 403})
 _HINTS: Final = {
     401: "check its headers, or log in: `callboard mcp login {name}`",
@@ -34,8 +34,8 @@ _EXCERPT: Final = 500
 class ServerFailure(ToolExecutionFailure):
     """A server did not carry out a request.
 
-    `category` is that of the tool result. `may_have_run`: the call was sent and its answer was lost. `permanent`: it
-    fails until somebody changes something, so it is not retried.
+    `category` is the category of the tool result. `may_have_run` is True if the call was sent and its answer was lost.
+    `permanent` errors remain until somebody changes something, so the call is not retried.
     """
 
     party = "server"
@@ -49,7 +49,7 @@ class ServerFailure(ToolExecutionFailure):
         self.permanent = permanent
 
     def copy(self) -> Self:
-        """A new exception with the same values: one object must not be raised by several waiting calls."""
+        """Return a new exception with the same values, because waiting calls must not raise the same object."""
         same = {"may_have_run": self.may_have_run, "permanent": self.permanent}
         return type(self)(self.message, path=self.path, hint=self.hint, **same)
 
@@ -61,13 +61,13 @@ class ServerTimeout(ServerFailure, TimeoutError):
 
 
 class ServerUnreachable(ServerFailure, ConnectionError):
-    """There is no connection, or it was lost."""
+    """The connection is missing or was lost."""
 
     category: Category = "network"
 
 
 class ServerItemNotFound(ServerFailure, NoSuchTool):
-    """The server has no tool, resource or prompt of that name."""
+    """The server has no tool, resource or prompt with this name."""
 
     category: Category = "not_found"
 
@@ -81,7 +81,7 @@ _CLASS_BY_CODE: Final[dict[int, type[ServerFailure]]] = {
 
 
 def to_failure(error: BaseException, path: str) -> ServerFailure:
-    """Convert an exception of the SDK, or of starting a program; of a group, the first that has a reason."""
+    """Convert an exception of the SDK or of a program start. In a group, the first error with a reason counts."""
     for each in _leaves(error):
         if isinstance(each, ServerFailure):
             return each
@@ -106,7 +106,7 @@ def to_failure(error: BaseException, path: str) -> ServerFailure:
 
 
 def is_lost(error: BaseException, *, closed: bool) -> bool:
-    """Whether an error means that the connection is gone. The code alone does not: servers use it for errors of their own."""
+    """True if an error means that the connection is gone. Servers also use its code for other errors."""
     if getattr(error, "code", None) != CONNECTION_CLOSED:
         return closed and not isinstance(error, ServerFailure) and not hasattr(error, "code")
     data: Any = getattr(error, "data", None)
@@ -114,7 +114,7 @@ def is_lost(error: BaseException, *, closed: bool) -> bool:
 
 
 def is_server_error(error: BaseException) -> bool:
-    """Whether the server answered with this error, in contrast to an error of the connection."""
+    """True if the server answered with this error, False for an error of the connection."""
     first = next(_leaves(error))
     data: Any = getattr(first, "data", None)
     code: Any = getattr(first, "code", None)
@@ -122,7 +122,7 @@ def is_server_error(error: BaseException) -> bool:
 
 
 def error_text(error: BaseException) -> str:
-    """The message; of pydantic's errors the first mistake, without the link to pydantic's pages."""
+    """Return the message. For pydantic errors, return the first mistake without the link to pydantic's pages."""
     details: Any = getattr(error, "errors", None)
     if not callable(details):
         return excerpt(str(error))

@@ -1,7 +1,7 @@
 """MCP over HTTP: the HTTP client that the SDK's transport uses.
 
-Law: what goes wrong with one request fails that request only. The SDK would end the whole connection for it, so a response
-that is no answer is replaced by an error of JSON-RPC.
+Law: a failure of one request affects only that request. The SDK would end the whole connection, so a response that is
+not an answer is replaced by a JSON-RPC error.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ if TYPE_CHECKING:
 _SESSION: Final = "mcp-session-id"
 _INTERNAL_ERROR: Final = -32603
 _MIN_READ_SECONDS: Final = 300.0
-"""Seconds without a byte after which a stream counts as dead, at least."""
+"""Minimum seconds without a byte before a stream counts as dead."""
 _CLOSE_SECONDS: Final = 2.0
 """Seconds for the request that ends a session."""
-# The steps of a request that tell where it got to, as httpx2 traces them.
+# The steps of a request in httpx2's traces that show its progress.
 _CONNECT_STEP: Final = ".connect_tcp.started"
 _SENT_STEP: Final = ".send_request_headers.started"
-"""From here on the server may have it."""
+"""After this step, the server may have received the request."""
 _UNSENT_STEPS: Final = (".send_request_headers.failed", ".send_request_body.failed")
-"""Where a write was refused, because the connection had been closed before it: the server has no whole request. The
-body is one write, and one that is refused later leaves a part of it behind."""
+"""Steps at which a write was refused because the connection was already closed. The server has no complete request: the
+body is a single write, and a body that is refused later is incomplete."""
 _ANSWERED_STEP: Final = ".receive_response_headers.complete"
 _TOOL_CALL: Final = "tools/call"
 _BODY_HEADERS: Final = frozenset({"content-encoding", "content-length", "transfer-encoding"})
@@ -43,15 +43,15 @@ _SESSION_NOT_FOUND: Final = -32001
 _SESSION_MESSAGES: Final = frozenset(
     {"session not found", "no valid session id provided", "invalid session id", "server not initialized"}
 )
-"""Messages of servers of the SDKs, which use the status 400 (and the prefix `Bad Request: `) where the specification
-demands 404."""
+"""Messages of SDK servers that use status 400 (and the prefix `Bad Request: `) where the specification requires
+404."""
 _MAX_ERROR: Final = 64 * 1024
 
 
 class HttpClient:
     """The part of `httpx2.AsyncClient` that the SDK's transport uses.
 
-    `on_lost` is called with the reason when the server cannot be reached. The SDK itself follows redirects, within the
+    `on_lost` is called with the reason when the server cannot be reached. The SDK itself follows redirects within the
     origin.
     """
 
@@ -61,9 +61,9 @@ class HttpClient:
         self.build_request = client.build_request
         self.max_redirects = client.max_redirects
         self.received = 0
-        """How many responses came."""
+        """Number of responses received."""
         self.closed = False
-        """Whether the connection is lost; the server is then not asked to end its session."""
+        """True if the connection is lost. The server is then not asked to end its session."""
 
     async def send(self, request: httpx2.Request, **how: Any) -> httpx2.Response:
         import httpx2  # noqa: PLC0415  # the SDK's, imported with it
@@ -83,25 +83,25 @@ class HttpClient:
             return self._end_unreachable(request, error)
         except Exception as error:  # raised by the authentication
             if not self.received:
-                # The SDK would take an error response for a refusal of the newer protocol, and try to log in again.
+                # The SDK would read an error response as a refusal of the newer protocol, and try to log in again.
                 raise
             closed = isinstance(error, ServerFailure) and error.permanent
             text = error.message if isinstance(error, CallboardError) else f"{type(error).__name__}: {error}"
             return _make_error(request, 401 if closed else 500, _INTERNAL_ERROR, excerpt(text))
 
     async def _send(self, request: httpx2.Request, state: SendState, how: Mapping[str, Any]) -> httpx2.Response:
-        """Send a request: again at once, as often as a kept connection is closed before an answer begins.
+        """Send a request. Repeat at once if a kept connection is closed before an answer begins.
 
-        A server may close a kept connection at any time, and a request can cross that (RFC 9112, 9.5). httpx2 asks the
-        socket before it takes a connection out of its pool, but the close may still be under way, and it sends nothing
-        again by itself. Some servers announce Keep-Alive and close after each answer.
+        A server may close a kept connection at any time, and a request can cross that (RFC 9112, 9.5). httpx2 checks
+        the socket before it takes a connection out of its pool, but the close may still be in progress, and httpx2 does
+        not retry. Some servers announce Keep-Alive and close after each answer.
 
-        Whether the server had closed before it read the request, or read it and died of it, cannot be told from the
-        closed connection alone, so it depends on the request. All but calls of tools may be sent twice, and so may
-        calls of tools that are idempotent. The call of any other tool is sent again only where a write was refused:
-        then the server cannot have the whole of it. Otherwise it fails, and the model reads that it may have run.
+        A closed connection does not show whether the server read the request. The decision therefore depends on the
+        request. Everything except tool calls may be sent twice, and so may calls of idempotent tools. Other tool calls
+        are sent again only if a write was refused, because the server then cannot have the whole call. Otherwise the
+        call fails, and the model reads that it may have run.
 
-        The loop ends with a new connection at the latest: each pass takes a kept one out of the pool.
+        The loop ends with a new connection at the latest: each pass removes a kept one from the pool.
         """
         import httpx2  # noqa: PLC0415  # as above
 
@@ -120,7 +120,7 @@ class HttpClient:
     async def _read_response(
         self, request: httpx2.Request, response: httpx2.Response, state: SendState
     ) -> httpx2.Response:
-        """The response: a stream as it is, anything else whole; what is no answer becomes an error of JSON-RPC."""
+        """Read the response: keep a stream, read others whole, and replace invalid answers with a JSON-RPC error."""
         status = response.status_code
         kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
         if response.next_request is not None or (status < 400 and kind != "application/json"):
@@ -158,15 +158,15 @@ class HttpClient:
 
 
 class _Attempt:
-    """One attempt to send a request, as far as httpx2's traces tell."""
+    """One attempt to send a request, as far as httpx2's traces show it."""
 
     def __init__(self, state: SendState) -> None:
         self._state = state
         self.was_sent_before = state.sent
         self.is_reused = False
-        """Whether it went out on a kept connection."""
+        """True if the request used a kept connection."""
         self.is_unsent = False
-        """Whether a write was refused, so that the server has not the whole request."""
+        """True if a write was refused, so that the server does not have the whole request."""
         self.is_answered = False
         self._is_new = False
 
@@ -183,13 +183,13 @@ class _Attempt:
 
 
 def _is_tool_call(request: httpx2.Request) -> bool:
-    """Whether it may do something that must not be done twice; a request that cannot be read may."""
+    """True if repeating the request may do harm. This includes requests that cannot be parsed."""
     if request.method != "POST":
         return False
     try:
         message = json.loads(request.content)
         return not isinstance(message, dict) or message.get("method") == _TOOL_CALL
-    except (ValueError, RuntimeError):  # a body that is a stream, too
+    except (ValueError, RuntimeError):  # includes a body that is a stream
         return True
 
 
@@ -197,11 +197,11 @@ def _is_tool_call(request: httpx2.Request) -> bool:
 async def open_http(
     settings: ServerSettings, headers: Mapping[str, str], auth: httpx2.Auth | None, on_lost: Callable[[str], None]
 ) -> AsyncIterator[tuple[HttpClient, Any]]:
-    """Open the HTTP client and the SDK's transport over it; on leaving, all connections are closed."""
+    """Open the HTTP client and the SDK's transport over it. All connections are closed on exit."""
     import httpx2  # noqa: PLC0415
     from mcp.client.streamable_http import streamable_http_client  # noqa: PLC0415
 
-    # As many connections as there are calls: an answer to a server's question needs one more.
+    # One connection for each call, and one more for an answer to a server's question.
     limits = httpx2.Limits(max_connections=None, max_keepalive_connections=20)
     times = httpx2.Timeout(settings.connect_timeout, read=max(settings.timeout, _MIN_READ_SECONDS))
     async with httpx2.AsyncClient(headers=headers, timeout=times, limits=limits, auth=auth) as client:
@@ -220,7 +220,7 @@ async def _read_body(response: httpx2.Response, most: int) -> bytes | None:
 
 
 def _mend_stream(stream: Any) -> Any:
-    """A stream of server-sent events whose lone surrogates are replaced."""
+    """Replace lone surrogates in a stream of server-sent events."""
     import httpx2  # noqa: PLC0415
 
     class Lenient(httpx2.AsyncByteStream):
@@ -240,7 +240,7 @@ def _mend_stream(stream: Any) -> Any:
 
 
 def _parse_error(body: bytes) -> tuple[object, str]:
-    """Code and message of a JSON-RPC error; None and an empty text where the body is none."""
+    """Return the code and message of a JSON-RPC error, or None and "" if the body is not an error."""
     try:
         error = json.loads(body)["error"]
         code, message = error.get("code"), error["message"]
@@ -250,7 +250,7 @@ def _parse_error(body: bytes) -> tuple[object, str]:
 
 
 def _is_session_missing(status: int, code: object, text: str) -> bool:
-    """Whether the session is gone. Other errors may speak of a session of the server's own."""
+    """True if the session is gone. Other errors may mention a session of the server's own."""
     message = text.lower().removeprefix("bad request: ").strip(" .")
     return status == 404 or (
         status == 400 and (message in _SESSION_MESSAGES or (code == _SESSION_NOT_FOUND and "session" in message))

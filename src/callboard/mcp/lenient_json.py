@@ -1,10 +1,10 @@
-"""Repair messages that the SDK refuses and other clients read.
+"""Repair messages that the SDK refuses but other clients read.
 
-The SDK accepts only strict JSON in strict UTF-8, and refuses a whole list for one tool in it. A lone surrogate, as
-`text.slice(0, 4)` of JavaScript leaves it, a byte order mark, or a tool whose schema does not say that it is an object is
-no reason to lose an answer.
-Laws: what the SDK accepts is not touched; an answer that cannot be read fails its call at once; a tool that cannot be
-repaired is left out with a reason.
+The SDK accepts only strict JSON in strict UTF-8, and refuses a whole list because of one bad tool. A lone surrogate
+(from JavaScript's `text.slice(0, 4)`), a byte order mark, or a schema without a type must not make an answer unusable.
+
+Laws: messages that the SDK accepts stay unchanged. An unreadable answer fails its call at once. A tool that cannot be
+repaired is omitted with a reason.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ _ID: Final = r'"id"\s*:\s*(\d+|"(?:[^"\\]|\\.)*")'
 _ID_AT_THE_EDGE: Final = re.compile(
     rf'^\s*\{{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?{_ID}|,\s*{_ID}\s*(?:,\s*"jsonrpc"\s*:\s*"2\.0"\s*)?\}}\s*$'
 )
-"""The identifier of an answer, at a place where it cannot be a nested value's."""
+"""The identifier of an answer, at a position where it cannot belong to a nested value."""
 _EDGE: Final = 512
 _REQUIRED_KEYS: Final = ("name", "description", "inputSchema")
 _LIST_FIELDS: Final[Mapping[str, Any]] = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
-"""What a list of 2026-07-28 has besides its tools."""
+"""Fields of a 2026-07-28 list in addition to its tools."""
 
 
 def mend_message(data: bytes) -> bytes:
-    """The message, repaired if the SDK refuses it and a repair is possible."""
+    """Return the message, repaired if the SDK refuses it and a repair is possible."""
     from mcp_types import jsonrpc_message_adapter  # noqa: PLC0415  # the SDK's, imported with it
 
     try:
@@ -47,7 +47,7 @@ def reparse(data: bytes) -> bytes | None:
     """Repair a message that the SDK refuses.
 
     Returns:
-        The repaired message; for an answer that cannot be read an error for its call; None for what is no message.
+        The repaired message, an error for the call if the answer is unreadable, or None if this is not a message.
     """
     text = data.decode("utf-8-sig", "replace")
     try:
@@ -77,7 +77,7 @@ def reparse(data: bytes) -> bytes | None:
 async def mend_transport(
     transport: Any, mend: Callable[[list[Any]], list[Any]]
 ) -> AsyncGenerator[tuple[_MendingStream, Any]]:
-    """A transport of the SDK whose lists of tools `mend` repairs."""
+    """Yield a transport of the SDK whose lists of tools are repaired by `mend`."""
     async with transport as (read, write):
         yield _MendingStream(read, mend), write
 
@@ -109,14 +109,14 @@ class _MendingStream:
 
 
 def mend_tools(tools: list[Any], version: str, skipped: dict[str, str]) -> list[Any]:
-    """Repair the tools of a list for this protocol version; `skipped` gets the reasons of those that are left out."""
+    """Repair the tools of a list for this protocol version. Reasons for omitted tools go to `skipped`."""
     if _find_error(tools, version) is None:
         return tools
     return [mended for tool in tools if (mended := _mend_tool(tool, version, skipped)) is not None]
 
 
 def _mend_tool(tool: Any, version: str, skipped: dict[str, str]) -> Any:
-    """The tool, or as much of it as the SDK accepts; None for one that cannot be called."""
+    """Return the part of the tool that the SDK accepts, or None if the tool cannot be called."""
     if not isinstance(tool, Mapping):
         skipped[""] = "it is no object"
         return None
@@ -125,7 +125,7 @@ def _mend_tool(tool: Any, version: str, skipped: dict[str, str]) -> Any:
         kind = (schema or {}).get("type")
         if kind is None or (isinstance(kind, list) and "object" in kind):  # arguments are an object
             tool = {**tool, "inputSchema": {**(schema or {}), "type": "object"}}
-    # The other keys can be dropped: annotations, the schema of its output, icons.
+    # Other keys are optional: annotations, the output schema, icons.
     needed = {key: tool[key] for key in _REQUIRED_KEYS if tool.get(key) is not None}
     reasons: list[str] = []
     for candidate in (tool, needed):
@@ -138,7 +138,7 @@ def _mend_tool(tool: Any, version: str, skipped: dict[str, str]) -> Any:
 
 
 def _find_error(tools: list[Any], version: str) -> str | None:
-    """Why the SDK refuses a list of these tools; None if it does not."""
+    """Return why the SDK refuses a list of these tools, or None if the list is accepted."""
     from mcp_types.methods import validate_server_result  # noqa: PLC0415  # the SDK's, imported with it
 
     try:

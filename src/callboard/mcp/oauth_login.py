@@ -44,17 +44,17 @@ async def log_in(
     """Log in at a server, and store the tokens for `stored_auth`.
 
     Args:
-        settings: The server.
+        settings: Settings of the server.
         show: Called with the URL to open in a browser.
         environ: The environment that `env:NAME` refers to.
-        directory: Where tokens are stored, by default in our state directory.
-        seconds: How long to wait for the person.
+        directory: Directory of the tokens, by default in our state directory.
+        seconds: Seconds to wait for the person.
 
     Returns:
-        Whether the server asked for a login.
+        True if the server asked for a login.
 
     Raises:
-        CallerError: The server is a program.
+        CallerError: The server is a local program.
         ServerFailure: The login failed.
     """
     if settings.transport != "http":
@@ -67,7 +67,7 @@ async def log_in(
 
     file = TokenFile(settings, directory)
     before = file.login
-    # The client that was registered before is for another port of this machine.
+    # The earlier registered client belongs to another port of this machine.
     file.login = StoredLogin(settings.url)
     ours = registered_client(settings, environ)
 
@@ -124,7 +124,7 @@ def _with_scope(url: str, scope: str) -> str:
 
 @asynccontextmanager
 async def _serve_callback() -> AsyncGenerator[tuple[str, asyncio.Queue[dict[str, str]]]]:
-    """Serve the callback page; yields its URL, and a queue of the queries that the browser brings."""
+    """Serve the callback page. Yields its URL, and a queue of the queries from the browser."""
     queries: asyncio.Queue[dict[str, str]] = asyncio.Queue()
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -1,8 +1,8 @@
 """The stored tokens of a server: sign requests with them, and renew them.
 
-Laws: tokens are sent to no other URL than the one they were issued for; only the owner can read the file; of several
-processes one renews, under a lock, and the others use its result, because a server may accept each refresh token only once
-and end the login when it sees one again.
+Laws: tokens are sent only to the URL that they were issued for. Only the owner can read the file. One process renews
+under a lock, and others use its result: a server may accept each refresh token only once, and end the login when it
+sees a token again.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ if TYPE_CHECKING:
 CLIENT_NAME: Final = "callboard"
 _MAX_ANSWER: Final = 256 * 1024
 _LOCK_POLL_SECONDS: Final = 0.05
-"""Seconds between two tries to get a lock that another process holds."""
+"""Seconds between attempts to get a lock that another process holds."""
 
 
 class StoredLogin(msgspec.Struct):
-    """The content of the file: the SDK's values as JSON; `expires_at` in seconds since 1970.
+    """Content of the file: the SDK's values as JSON. `expires_at` is in seconds since 1970.
 
-    `missing_scope` is the scope for want of which a request was refused; the next login asks for it too.
+    `missing_scope` is the scope that a refused request lacked. The next login asks for it too.
     """
 
     url: str
@@ -70,7 +70,7 @@ class TokenFile:
         return self.login.expires_at is not None and self.login.expires_at <= time.time()
 
     def load(self) -> None:
-        """Read the file; a login at another URL does not count. Raises CallerError for a damaged file."""
+        """Read the file. A login at another URL is ignored. Raises CallerError if the file is damaged."""
         try:
             login = msgspec.json.decode(self.path.read_bytes(), type=StoredLogin)
         except FileNotFoundError:
@@ -83,7 +83,7 @@ class TokenFile:
         write_private(self.path, msgspec.json.encode(self.login))
 
     def take_metadata(self, provider: OAuthClientProvider) -> None:
-        """Store where tokens are renewed, as the provider has discovered it."""
+        """Store the address for renewals that the provider has discovered."""
         context = provider.context
         self.login.metadata = _json(context.oauth_metadata)
         self.login.resource = _json(context.protected_resource_metadata)
@@ -92,7 +92,7 @@ class TokenFile:
     async def lock(self) -> AsyncGenerator[None]:
         """Lock the file against other processes."""
         try:
-            import fcntl  # noqa: PLC0415  # not on Windows, where two processes are not kept apart
+            import fcntl  # noqa: PLC0415  # not on Windows, which has no lock here
         except ImportError:
             yield
             return
@@ -125,7 +125,7 @@ class TokenFile:
 
 
 def registered_client(settings: ServerSettings, environ: Mapping[str, str]) -> dict[str, Any]:
-    """The OAuth client of the settings, as the SDK's JSON; empty where the server registers clients itself."""
+    """Return the OAuth client of the settings as the SDK's JSON, or nothing if the server registers clients itself."""
     if not settings.client_id:
         return {}
     values = {"client_secret": settings.client_secret} if settings.client_secret else {}
@@ -135,7 +135,7 @@ def registered_client(settings: ServerSettings, environ: Mapping[str, str]) -> d
 
 
 def choose_method(context: OAuthContext) -> None:
-    """Send a client's secret as the server wants it; by default by HTTP Basic, which all must accept (RFC 6749, 2.3.1)."""
+    """Send a client's secret as the server requires, by default with HTTP Basic (RFC 6749, 2.3.1)."""
     metadata, client = context.oauth_metadata, context.client_info
     offered = (metadata and metadata.token_endpoint_auth_methods_supported) or ()
     if client and client.token_endpoint_auth_method == "client_secret_basic" and "client_secret_post" in offered:  # noqa: S105
@@ -143,9 +143,9 @@ def choose_method(context: OAuthContext) -> None:
 
 
 def stored_auth(settings: ServerSettings, directory: Path | None = None) -> httpx2.Auth | None:
-    """The authentication of a server at which the user has logged in; it renews tokens, and asks nobody.
+    """Return the authentication for a server with a stored login. It renews tokens and never asks the user.
 
-    None without a login, and for a server that is a program.
+    Returns None without a login, and for a local program.
     """
     if settings.transport != "http":
         return None
@@ -167,13 +167,13 @@ class _TokenAuth:
         self._file = file
 
     async def flow(self, request: httpx2.Request) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
-        """As `httpx2.Auth.async_auth_flow`. Raises ServerFailure when the login has ended."""
+        """See `httpx2.Auth.async_auth_flow`. Raises ServerFailure if the login has ended."""
         refused = ""
         for _ in range(2):
             self._file.load()
             if self._needs_renewal(refused):
                 async with self._file.lock():
-                    self._file.load()  # another process may have renewed it meanwhile
+                    self._file.load()  # another process may have renewed it
                     if self._needs_renewal(refused) and (renewal := self._renewal_request(request)) is not None:
                         await self._store_renewal(renewal, (yield renewal))
             if self._file.access_token in ("", refused):
@@ -191,7 +191,7 @@ class _TokenAuth:
         return self._file.is_expired or self._file.access_token == refused
 
     def _renewal_request(self, request: httpx2.Request) -> httpx2.Request | None:
-        """The request that renews the tokens; None without a refresh token or a client."""
+        """Return the request that renews the tokens, or None without a refresh token or a client."""
         import httpx2  # noqa: PLC0415  # the SDK's
 
         refresh = (self._file.login.tokens or {}).get("refresh_token")
@@ -255,7 +255,7 @@ class _TokenAuth:
 
 
 def missing_scope(response: httpx2.Response) -> str:
-    """The scope for want of which a request was refused (RFC 6750, 3.1), else an empty text."""
+    """Return the scope that a refused request lacked (RFC 6750, 3.1), or an empty text."""
     from mcp.client.auth.utils import extract_field_from_www_auth  # noqa: PLC0415  # the SDK's
 
     if response.status_code != 403 or extract_field_from_www_auth(response, "error") != "insufficient_scope":
@@ -264,7 +264,7 @@ def missing_scope(response: httpx2.Response) -> str:
 
 
 def _limit_body(response: httpx2.Response) -> None:
-    """Bound a body that httpx2 reads whole before the next request: a server may send one without end."""
+    """Limit a body that httpx2 reads whole before the next request: a server may send one without end."""
     import httpx2  # noqa: PLC0415  # the SDK's
 
     endless = response.stream
@@ -285,7 +285,7 @@ def _limit_body(response: httpx2.Response) -> None:
 
 
 def join_scopes(*scopes: str) -> str:
-    """All scopes, each once, in their order."""
+    """Return all scopes in their order, without duplicates."""
     return " ".join(dict.fromkeys(" ".join(scopes).split()))
 
 

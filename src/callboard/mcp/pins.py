@@ -1,7 +1,7 @@
 """Trust on first use: a hash of each tool and of the server's instructions, stored when the server is first used.
 
-Laws: what changed, or came later, is not offered before the user accepted it; a damaged file of pins does not count as a
-first use. A tool's own annotations, such as `readOnlyHint`, are hashed and decide nothing.
+Laws: changed and new tools are not offered before the user accepts them. A damaged file of pins does not count as a
+first use. A tool's own annotations, such as `readOnlyHint`, are hashed but decide nothing.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ _HASHED = ("name", "description", "inputSchema", "outputSchema", "annotations")
 
 
 class PinnedServer(msgspec.Struct, frozen=True):
-    """The hashes of one server: of its instructions, and of its tools by their names.
+    """The hashes of one server: for its instructions, and for its tools by name.
 
-    `identity` is that of the program or URL that had the name.
+    `identity` identifies the program or URL with this name.
     """
 
     server: str
@@ -39,10 +39,10 @@ class PinnedServer(msgspec.Struct, frozen=True):
 
 
 class PinComparison(msgspec.Struct, frozen=True):
-    """A server's offer compared with its pins: names of tools that are as pinned, that changed, that are new.
+    """Comparison of a server's tools with its pins: the names of unchanged, changed and new tools.
 
-    `instructions`: whether the instructions are as pinned. `replaces`: the first use of a program or URL under a name that
-    another one had.
+    `instructions` is True if the instructions match the pin. `replaces` is True on the first use of a program or URL
+    whose name belonged to another one.
     """
 
     same: tuple[str, ...]
@@ -53,21 +53,21 @@ class PinComparison(msgspec.Struct, frozen=True):
 
 
 class Pins:
-    """The pins of servers in a directory, by default in our state directory. With `read_only` a first use pins nothing."""
+    """The pins of servers in a directory, by default in our state directory. With `read_only`, nothing is pinned."""
 
     def __init__(self, directory: Path | None = None, *, read_only: bool = False) -> None:
         self._read_only = read_only
         self._directory = directory or state_directory() / "mcp" / "pins"
 
     def compare(self, server: ServerSettings, tools: Iterable[Tool], instructions: str = "") -> PinComparison:
-        """Compare an offer with the pins; at the first use all of it is pinned.
+        """Compare tools and instructions with the pins. The first use pins everything.
 
         Raises:
             CallerError: The file is damaged or cannot be written.
         """
         offered: dict[str, str] = {}
         for tool in tools:
-            # Of two tools with one name the first counts, here and where invokers are made.
+            # If two tools have the same name, the first one counts, here and in the invokers.
             if tool.name not in offered:
                 offered[tool.name] = hash_tool(tool)
         text = hash_text(instructions)
@@ -85,7 +85,7 @@ class Pins:
         )
 
     def accept(self, server: ServerSettings, tools: Iterable[Tool], instructions: str | None = None) -> None:
-        """Pin these tools as they are now, and the instructions unless they are None; other pins stay."""
+        """Pin these tools as they are now, and the instructions unless they are None. Other pins stay."""
         pinned = self.get(server) or PinnedServer(server.name)
         self._write(
             server,
@@ -94,7 +94,7 @@ class Pins:
         )
 
     def get(self, server: ServerSettings) -> PinnedServer | None:
-        """The pins of a server; None before its first use. Raises CallerError for a damaged file."""
+        """Return the pins of a server, or None before its first use. Raises CallerError if the file is damaged."""
         path = state_file(self._directory, server)
         try:
             return _read(path)
@@ -102,14 +102,14 @@ class Pins:
             return None
 
     def forget(self, name: str) -> bool:
-        """Remove all pins under a name, so that the next use is the first; return whether there were any."""
+        """Remove all pins under a name, so that the next use is the first. Return True if there were any."""
         files = find_state_files(self._directory, name)
         for path in files:
             path.unlink(missing_ok=True)
         return bool(files)
 
     def list_all(self) -> list[PinnedServer]:
-        """The pins of all servers, sorted by name. Raises CallerError for a damaged file."""
+        """Return the pins of all servers, sorted by name. Raises CallerError if a file is damaged."""
         return sorted(map(_read, self._directory.glob("*.json")), key=lambda each: (each.server, each.identity))
 
     def _write(self, server: ServerSettings, instructions: str, tools: Mapping[str, str]) -> None:
@@ -126,7 +126,7 @@ class Pins:
 
 
 def _read(path: Path) -> PinnedServer:
-    """Read a file. Raises FileNotFoundError, NotADirectoryError, and CallerError for a damaged file."""
+    """Read a file. Raises FileNotFoundError, NotADirectoryError, and CallerError if the file is damaged."""
     try:
         return msgspec.json.decode(path.read_bytes(), type=PinnedServer)
     except (FileNotFoundError, NotADirectoryError):
@@ -143,11 +143,11 @@ def hash_tool(tool: Tool) -> str:
 
 
 def hash_text(text: str) -> str:
-    """SHA-256 of a text; an empty text for an empty one."""
+    """Return the SHA-256 of a text, or an empty text for an empty one."""
     return _sha256(text) if text else ""
 
 
 def _sha256(value: Any) -> str:
-    # Keys sorted, no spaces, all but ASCII escaped, so that lone surrogates can be hashed too.
+    # Sorted keys, no spaces, and ASCII escapes, so that lone surrogates can be hashed too.
     canonical = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
     return hashlib.sha256(canonical.encode("ascii")).hexdigest()

@@ -1,11 +1,11 @@
 """Connect a server, and reconnect it while calls wait for a connection.
 
-Laws: all that wait share one try, and without a waiting call nothing is tried. A server that fails at the newer protocol's
-first request is asked in the older one.
+Laws: all waiting calls share one attempt, and without a waiting call nothing is tried. A server that fails at the newer
+protocol's first request is tried with the older protocol.
 
-The SDK asks in the newer protocol first and falls back when the answer is an error, or none for ten seconds. Programs
-of the Rust SDK end at that request instead, so they are started once more and asked in the older one. Servers that speak
-the older protocol are remembered between processes, with their versions; a cache that cannot be read or written is ignored.
+The SDK tries the newer protocol first, and falls back after an error or ten seconds without an answer. Programs of the
+Rust SDK exit at that request, so they are started again with the older protocol. Servers with the older protocol are
+remembered between processes, with their versions. A cache that cannot be read or written is ignored.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ if TYPE_CHECKING:
     import httpx2
 
 _MAX_STDERR_CHARS: Final = 300
-"""What fits into a line of `callboard mcp list`."""
+"""Maximum characters of standard error that fit into a line of `callboard mcp list`."""
 _STACK_FRAMES: Final = re.compile(
     r'^[ \t]+File ".*\n?(?:[ \t]{4,}.*\n?)*|^[ \t]+at .*\n?|^Traceback .*\n?|^Node\.js v.*\n?', re.MULTILINE
 )
-"""Stack traces of Python and Node.js, which surround the message of an exception."""
+"""Stack traces of Python and Node.js around the message of an exception."""
 _NO_VERSION: Final = frozenset({"auto", "legacy"})
 
 
@@ -48,10 +48,10 @@ class Reconnector:
     """The connections of one server, one after another.
 
     Args:
-        settings: How the server is reached.
-        make_callbacks: Makes the callbacks that the SDK calls for a connection.
+        settings: How to reach the server.
+        make_callbacks: Makes the SDK's callbacks for a connection.
         on_connected: Called with each connection that is ready.
-        on_noise: Called with each line that was no message.
+        on_noise: Called with each line that is not a message.
         emit: Called with state changes.
         auth: Signs HTTP requests.
         protocols: Remembers which protocol the server speaks.
@@ -71,7 +71,7 @@ class Reconnector:
         self.path = f"mcp.{settings.name}"
         self.current: Connection | None = None
         self.failure: ServerFailure | None = None
-        """Why the last try failed; None after a success."""
+        """Why the last attempt failed. None after a success."""
         self._settings = settings
         self._make_callbacks = make_callbacks
         self._on_connected = on_connected
@@ -92,7 +92,7 @@ class Reconnector:
         self._wake = asyncio.Event()
 
     async def start(self) -> None:
-        """Connect now, whatever failed before. Raises ServerFailure if this one try fails."""
+        """Connect now, regardless of earlier failures. Raises ServerFailure if this attempt fails."""
         failures = self._failures
         if not self._closed:
             self._backoff.skip(_now())
@@ -100,7 +100,7 @@ class Reconnector:
         await self.wait_connected(lambda: self._failures > failures)
 
     async def wait_connected(self, has_failed: Callable[[], bool] = lambda: False) -> Connection:
-        """Wait for a connection. Raises ServerFailure when there will be none, or as soon as `has_failed()`."""
+        """Wait for a connection. Raises ServerFailure if the attempts end without one, or once `has_failed()`."""
         self._waiting += 1
         try:
             while (connection := self.current) is None or self._closed:
@@ -117,7 +117,7 @@ class Reconnector:
             self._waiting -= 1
 
     def mark_answered(self, connection: Connection) -> None:
-        """A call was answered on this connection, which resets the backoff."""
+        """Record that a call was answered on this connection, which resets the backoff."""
         if not connection.has_answered and connection is self.current:
             connection.has_answered = True
             self._backoff.reset()
@@ -133,14 +133,14 @@ class Reconnector:
         self._set_state("failed" if self.state == "failed" else "idle")
 
     async def _run(self) -> None:
-        """Open and close every connection, which the SDK wants in one task. Return when no call waits for one."""
+        """Open and close every connection in one task, as the SDK requires. Return when no call waits."""
         while not self._closed and await self._wait_until_due():
             self._set_state("connecting")
             if await self._connect(may_switch=True):
                 await self._connect(may_switch=False)
 
     async def _connect(self, *, may_switch: bool) -> bool:
-        """Hold one connection until it is closed. Return whether the other protocol is to be tried at once."""
+        """Hold one connection until it is closed. Return True if the other protocol should be tried at once."""
         connection = Connection(self.path, self._on_end, self._on_noise)
         try:
             async with open_connection(
@@ -148,7 +148,7 @@ class Reconnector:
             ):
                 self._use(connection)
                 await connection.closed.wait()
-        except Exception as error:  # noqa: BLE001  # whatever the SDK raises, the connection is lost
+        except Exception as error:  # noqa: BLE001  # after any exception of the SDK, the connection is lost
             switches = (
                 self.state == "connecting" and not self._closed and self._may_other_protocol_help(connection, error)
             )
@@ -161,8 +161,8 @@ class Reconnector:
         return False
 
     async def _wait_until_due(self) -> bool:
-        """Wait until the next try may be made; return False if no call waits for it any more."""
-        await asyncio.sleep(0)  # lets a `start` whose try has failed stop waiting
+        """Wait until the next attempt is allowed. Return False if no call waits for it anymore."""
+        await asyncio.sleep(0)  # lets a `start` stop waiting after a failed attempt
         while True:
             self._wake.clear()
             if not self._waiting or self.state == "failed":
@@ -210,7 +210,7 @@ class Reconnector:
             self._back_off(self.failure.message)
 
     def _may_other_protocol_help(self, connection: Connection, error: Exception) -> bool:
-        """Whether a program ended silently at the newer protocol's request, or refused the older one's."""
+        """True if a program exited silently at the newer protocol's request, or refused the older one's."""
         if self._settings.protocol != "auto":
             return False
         if self._mode == "auto":
@@ -218,7 +218,7 @@ class Reconnector:
         return is_server_error(error)
 
     def _switch_protocol(self) -> None:
-        """Use the other protocol for the next try, where the settings leave it open."""
+        """Use the other protocol for the next attempt, unless the settings choose the protocol."""
         if self._settings.protocol == "auto":
             self._mode = "legacy" if self._mode == "auto" else "auto"
             if self._protocols is not None:
@@ -244,7 +244,7 @@ class Reconnector:
 
 
 def add_stderr(connection: Connection, why: str) -> str:
-    """The reason, with the end of the program's standard error and its first line that was no message."""
+    """Return the reason, with the end of the program's standard error and its first line that was not a message."""
     errors = _STACK_FRAMES.sub("", f"{connection.stderr}\n").strip() or connection.stderr
     noise = connection.first_noise
     return "; ".join(
@@ -257,7 +257,7 @@ def add_stderr(connection: Connection, why: str) -> str:
 
 
 def _is_legacy(protocol: str) -> bool:
-    """The versions are dates; from 2026 on there is no session."""
+    """True for versions before 2026. Versions are dates; from 2026 on there is no session."""
     return protocol == "legacy" or protocol < "2026"
 
 
@@ -266,20 +266,20 @@ def _now() -> float:
 
 
 class ProtocolCache:
-    """The servers that speak an older protocol, in a directory, by default in our state directory."""
+    """The servers with an older protocol, in a directory, by default in our state directory."""
 
     def __init__(self, directory: Path | None = None) -> None:
         self._directory = directory or state_directory() / "mcp" / "eras"
 
     def is_legacy(self, settings: ServerSettings) -> bool:
-        """Whether the server spoke an older protocol when it was last connected."""
+        """True if the server used an older protocol when it was last connected."""
         try:
             return state_file(self._directory, settings).exists()
         except OSError:
             return False
 
     def remember(self, settings: ServerSettings, *, legacy: bool, version: str) -> None:
-        """Store how the server was connected; forget one that was updated since."""
+        """Store the server's protocol. Forget a server that was updated since."""
         path = state_file(self._directory, settings)
         data = version.encode("utf-8", "replace")
         with suppress(OSError):

@@ -1,7 +1,7 @@
-"""Convert what a server answered into the content of a result.
+"""Convert a server's answer into the content of a result.
 
-Laws: structured content that the text repeats is left out; a text that is too long is shortened, and the whole of it is
-stored where the model can read on.
+Laws: structured content that repeats the text is omitted. A text that is too long is shortened, and the whole text is
+stored, so that the model can read on.
 
 Four tools let a model list and read the resources and prompts of a server.
 """
@@ -46,7 +46,7 @@ _GET: Final[Mapping[str, Any]] = {
 
 
 def resource_invokers(get_client: Callable[[], McpClient], store: KeptResults, limit: int) -> tuple[Invoker, ...]:
-    """`list_resources` and `read_resource`; `limit` bounds a result in bytes."""
+    """Return `list_resources` and `read_resource`. `limit` is the maximum size of a result in bytes."""
 
     async def list_resources(_: Context, __: Mapping[str, Any]) -> Any:
         rows = [
@@ -109,7 +109,7 @@ class MCPExecutionFailure(ToolExecutionFailure):
 
 
 def result_content(result: CallToolResult, store: KeptResults, limit: int) -> tuple[Content, ...]:
-    """The content of an answer, its texts together at most `limit` bytes. Raises MCPExecutionFailure for an error."""
+    """Return the content of an answer, with at most `limit` bytes of text. Raises MCPExecutionFailure for an error."""
     parts = [part for block in result.content for part in _contents(block)]
     texts = [part.text for part in parts if isinstance(part, TextualContent)]
     structured = result.structured_content
@@ -128,7 +128,7 @@ def resource_content(result: ReadResourceResult, store: KeptResults, limit: int)
 
 
 def prompt_content(result: GetPromptResult, store: KeptResults, limit: int) -> tuple[Content, ...]:
-    """The messages of a prompt, each behind a line with its role."""
+    """Return the messages of a prompt, each after a line with its role."""
     parts: list[Content] = []
     for message in result.messages:
         parts += [TextualContent(f"[{message.role}]"), *_contents(message.content)]
@@ -136,7 +136,7 @@ def prompt_content(result: GetPromptResult, store: KeptResults, limit: int) -> t
 
 
 def shorten_texts(parts: Iterable[Content], store: KeptResults, limit: int) -> tuple[Content, ...]:
-    """The parts; if their texts have more than `limit` bytes, one text with their beginning and their end instead."""
+    """Return the parts. If their texts exceed `limit` bytes, one text with their beginning and end replaces them."""
     whole = tuple(parts)
     texts = [part.text for part in whole if isinstance(part, TextualContent)]
     most = min(limit, MAX_TEXT)
@@ -150,7 +150,7 @@ def shorten_texts(parts: Iterable[Content], store: KeptResults, limit: int) -> t
 
 
 def _contents(block: Any) -> Iterator[Content]:
-    """A block's content; of one that we do not know, its JSON."""
+    """Return a block's content, or the JSON of an unknown block."""
     match block.type:
         case "text":
             yield TextualContent(block.text)
@@ -181,7 +181,7 @@ def _link(block: Any) -> str:
 
 
 def _binary(encoded: str, mime_type: str, name: str = "") -> Content:
-    """Bytes with their type; those that are too many, or no base64, as a text that says so."""
+    """Return bytes with their type, or a text that explains why the bytes are too many or not base64."""
     kind = _label(mime_type)
     if len(encoded) * 3 // 4 > MAX_BYTES:
         return TextualContent(f"[{kind}, left out: more than {MAX_BYTES} bytes]")
@@ -197,7 +197,7 @@ def _label(text: object) -> str:
 
 
 def _repeats(texts: list[str], structured: Any) -> bool:
-    """Whether the texts state this value: as JSON, verbatim, item by item, or as the value of its only key."""
+    """True if the texts state this value: as JSON, verbatim, item by item, or as the value of its only key."""
     read = [_parse_json(text) for text in texts]
     forms = [structured, *(structured.values() if isinstance(structured, dict) and len(structured) == 1 else ())]
     return bool(texts) and any(form in read or form in texts or form in (read, texts) for form in forms)

@@ -1,6 +1,6 @@
-"""Make a server's descriptions and schemas safe to read, for a model and a person.
+"""Make a server's descriptions and schemas safe to read.
 
-Law: what a server states is hostile. What cannot be cleaned is refused with a reason, never changed in its meaning.
+Law: a server's texts are hostile. Texts that cannot be cleaned are refused with a reason, never changed in meaning.
 """
 
 from __future__ import annotations
@@ -15,43 +15,43 @@ from callboard.errors import SchemaError
 from callboard.schema.subschemas import inside, rebuild
 
 MAX_TOOLS: Final = 512
-"""Tools of one server."""
+"""Maximum tools of one server."""
 MAX_NAME: Final = 128
-"""Characters of a tool's name, as the protocol says (SEP-986)."""
+"""Maximum characters of a tool's name, from the protocol (SEP-986)."""
 SCHEMA_BYTES: Final = 64 * 1024
-"""Bytes of JSON of one tool's schema."""
+"""Maximum bytes of JSON of one tool's schema."""
 MAX_PROPERTIES: Final = 512
-"""Properties in one tool's schema, those of inner objects too."""
+"""Maximum properties in one tool's schema, including inner objects."""
 
 _VISIBLE_CONTROLS: Final = frozenset("\n\t")
 _HIDDEN_CATEGORIES: Final = frozenset({"Cc", "Cf", "Co", "Cs"})
-# Fillers that are letters, and selectors that can spell any bytes behind a character. U+FE0F makes an emoji of a sign.
+# Fillers that are letters, and selectors that can hide bytes after a character. U+FE0F turns a sign into an emoji.
 _HIDDEN: Final = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2028\u2029\u3164\uffa0") | frozenset(
     chr(code) for code in (*range(0xFE00, 0xFE0F), *range(0xE0000, 0xE1000))
 )
 _TEXTS: Final = ("title", "description", "$comment")
-"""Keywords of a schema that say something to people."""
+"""Keywords of a schema that are written for people."""
 
 
 def has_hidden(text: str) -> bool:
-    """Whether the text has an invisible character."""
+    """True if the text has an invisible character."""
     return any(_is_hidden(char) for char in text)
 
 
 def clean_text(text: str, limit: int) -> str:
-    """The text without invisible characters and HTML comments, at most `limit` bytes of it."""
+    """Return the text without invisible characters and HTML comments, cut to `limit` bytes."""
     plain = text if text.isascii() and text.isprintable() else "".join([char for char in text if not _is_hidden(char)])
-    # Joined by spaces, else the parts around a comment could form another comment.
+    # Joined by spaces: otherwise the parts around a comment could form another comment.
     plain = " ".join(_outside_comments(plain)).strip()
     data = plain.encode()
     return plain if len(data) <= limit else f"{data[:limit].decode('utf-8', 'ignore')} [cut]"
 
 
 def clean_schema(schema: Mapping[str, Any], limit: int) -> Mapping[str, Any]:
-    """The schema with its texts cleaned. It must have been compiled, which bounds its depth and its references.
+    """Return the schema with cleaned texts. It must be compiled before, which limits its depth and its references.
 
     Raises:
-        SchemaError: It is too large, or has invisible characters outside of its texts.
+        SchemaError: The schema is too large, or has invisible characters outside its texts.
     """
     if len(msgspec.json.encode(schema)) > SCHEMA_BYTES:
         raise SchemaError(f"larger than {SCHEMA_BYTES // 1024} KB")
@@ -90,7 +90,7 @@ def _strings(value: Any) -> Iterator[str]:
 
 
 def _outside_comments(text: str) -> Iterator[str]:
-    """The parts outside of HTML comments; one that is not closed goes to the end, as in a browser."""
+    """Yield the parts outside of HTML comments. An unclosed comment extends to the end, as in a browser."""
     at = 0
     while (begins := text.find("<!--", at)) >= 0:
         yield text[at:begins]

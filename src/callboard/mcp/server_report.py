@@ -1,6 +1,6 @@
-"""What a server offers and what of it is trusted, as `callboard mcp` and the board show it.
+"""The tools of a server and their trust, as `callboard mcp` and the board show them.
 
-Law: everything that is told of a server is its own untrusted text; nothing of its environment and headers is told.
+Law: all texts of a server are untrusted. Its environment and headers are never shown.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class ToolReport(msgspec.Struct, frozen=True):
-    """A tool, and whether it is offered: `offered`, `not chosen`, `changed`, `new`, or why it is left out."""
+    """A tool and its state: `offered`, `not chosen`, `changed`, `new`, or why it is left out."""
 
     name: str
     description: str
@@ -28,30 +28,30 @@ class ToolReport(msgspec.Struct, frozen=True):
 
 
 class ServerReport(msgspec.Struct, frozen=True, kw_only=True):
-    """A server, as it was found when it was connected."""
+    """A server's state after connecting to it."""
 
     name: str
     state: str
     server: str = ""
-    """Its own name and version, and the version of the protocol."""
+    """Name and version of the server, and the version of the protocol."""
     why: str = ""
-    """Why it could not be connected."""
+    """Why the connection failed."""
     tools: tuple[ToolReport, ...] = ()
     instructions_changed: bool = False
 
     @property
     def waiting(self) -> int:
-        """Tools that are not offered before a person accepts them."""
+        """Number of tools that are not offered until a person accepts them."""
         return sum([tool.state in ("changed", "new") for tool in self.tools])
 
 
 async def report_server(settings: ServerSettings) -> ServerReport:
-    """Connect a server, list its tools, and disconnect it. Nothing is pinned: to look is no first use."""
+    """Connect a server, list its tools, and disconnect it. Nothing is pinned: viewing is not a first use."""
     ensemble = McpEnsemble(settings, warn=lambda _: None, pins=Pins(read_only=True))
     try:
         await ensemble.connect()
         return await report_ensemble(ensemble)
-    except Exception as error:  # noqa: BLE001  # whatever a server does wrong is what is shown of it
+    except Exception as error:  # noqa: BLE001  # the report shows any failure of the server
         return ServerReport(name=settings.name, state="failed", why=str(error) or type(error).__name__)
     finally:
         await ensemble.disconnect()
@@ -71,7 +71,7 @@ async def report_ensemble(ensemble: McpEnsemble) -> ServerReport:
 
 
 async def list_states(server: McpEnsemble) -> list[tuple[Tool, str]]:
-    """All tools with their states: offered, not chosen, changed, new, or left out, as is a second one of a name."""
+    """Return all tools with their states: offered, not chosen, changed, new, or left out (such as duplicates)."""
     offered = {tool.name for tool in await server.list_tools()}
     comparison = server.pin_comparison
     waiting: dict[str, str] = {}
@@ -92,7 +92,7 @@ async def list_states(server: McpEnsemble) -> list[tuple[Tool, str]]:
 
 
 def describe_place(settings: ServerSettings) -> str:
-    """Where a server is, without what may be a secret: a program's name, a URL's host and path."""
+    """Describe a server's address without secrets: a program's name, or a URL's host and path."""
     if settings.url:
         parts = urlsplit(settings.url)
         return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"

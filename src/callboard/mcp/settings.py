@@ -1,9 +1,9 @@
 """The settings of one MCP server: the keys of `[mcp.NAME]` in `callboard.toml`, its environment, its files of state,
 and the meaning of `stdio://` and `https://` addresses.
 
-Two projects may each have a server `db`, and a name may be given to another program later. So a file of state is for a
-name and a program or URL.
-Law: no variable of ours is passed on to a server's program that is not named.
+Two projects may each have a server `db`, and a name may belong to another program later. A state file therefore belongs
+to a name and a program or URL.
+Law: a server's program gets only the environment variables that are named.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from callboard.programs import absolute_search_path
 _LAUNCHERS: Final = re.compile(
     r"python[\d.]*|pypy[\d.]*|node|npx|npm|bunx?|deno|uvx?|pipx|poetry|docker|podman|env|sh|bash|cmd|run|exec|x|dlx|tool"
 )
-"""Programs that start others, and their commands that do."""
+"""Programs that start other programs, and their commands that do so."""
 _IS_CODE: Final = re.compile(r"[\s()]")
 _IS_ASSIGNMENT: Final = re.compile(r"[A-Za-z_]\w*=")
 _IS_ADDRESS: Final = re.compile(r"localhost|[\d.]+|.*:.*")
@@ -41,60 +41,60 @@ Protocol = Literal["auto", "legacy", "2024-11-05", "2025-03-26", "2025-06-18", "
 
 
 class ServerSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """How a server is reached, and what of it is used. All times are in seconds."""
+    """How to reach a server, and which of its features are used. All times are in seconds."""
 
     name: str
     transport: Literal["stdio", "http"] = "stdio"
-    """`stdio` starts the program `command`, `http` asks the server at `url`."""
+    """`stdio` starts the program `command`; `http` connects to the server at `url`."""
     command: tuple[str, ...] = ()
     environment: Mapping[str, str] = {}
-    """Variables of the program; `env:NAME` takes the value of one of ours."""
+    """Environment variables of the program. `env:NAME` copies the value of one of ours."""
     inherit: tuple[str, ...] = ()
-    """Variables of ours that the program gets besides those that every program needs."""
+    """Names of our environment variables that the program gets, in addition to the ones every program needs."""
     directory: str = ""
     """The program's working directory."""
     url: str = ""
     headers: Mapping[str, str] = {}
     """Headers of every request; `env:NAME` as in `environment`."""
     client_id: str = ""
-    """The OAuth client that was registered at a server which registers none by itself."""
+    """The OAuth client that was registered at the server, for servers without automatic registration."""
     client_secret: str = ""
-    """Its secret; `env:NAME` as in `environment`."""
+    """Secret of the OAuth client. `env:NAME` as in `environment`."""
     scopes: tuple[str, ...] = ()
-    """OAuth scopes to ask for in place of those that the server names."""
+    """OAuth scopes to request instead of those that the server names."""
     enabled: bool = True
     required: bool = False
-    """Where several servers are connected together: whether all fail when this one does."""
+    """True if a failure of this server fails all servers that are connected together."""
     pinned: bool = True
-    """Whether tools that changed since their first use wait for the user's consent."""
+    """True if tools that changed since their first use wait for the user's consent."""
     search: bool | None = None
-    """Whether models have to search for its tools; None where there are too many to declare."""
+    """True if models must search for the tools. None searches if there are too many tools to declare."""
     connect_timeout: float = 30.0
-    """Until the handshake is done."""
+    """Seconds until the handshake must be done."""
     idle_timeout: float = 60.0
-    """Of a call without a sign of life; progress is one."""
+    """Maximum seconds of a call without a sign of life, such as progress."""
     timeout: float = 600.0
-    """Of a whole call."""
+    """Maximum seconds of a whole call."""
     idempotent: tuple[str, ...] = ()
     """Tools (patterns as in file names) whose calls may be repeated after a lost connection."""
     expose: tuple[Exposed, ...] = ("tools",)
-    """What of the server becomes a tool."""
+    """Features of the server that become tools."""
     tools: tuple[str, ...] = ("*",)
-    """The server's tools that are offered (patterns as in file names)."""
+    """Name patterns of tools to offer (patterns as in file names)."""
     exclude: tuple[str, ...] = ()
-    """Those of them that are not."""
+    """Name patterns of tools to exclude."""
     sampling: bool = False
-    """Whether the server may ask the run's model."""
+    """True if the server may ask the run's model."""
     protocol: Protocol = "auto"
-    """`auto` finds out what the server speaks."""
+    """`auto` detects the protocol of the server."""
     result_bytes: int = 32 * 1024
     """Some 8,000 tokens of English: a model with a context of 32,000 survives two of them. The rest can be read on."""
     description_bytes: int = 4096
-    """Of a description of the server's; the rest is cut off."""
+    """Maximum length of a server's description. The rest is cut off."""
 
 
 PASSED_VARIABLES: Final = ("HOME", "LOGNAME", "PATH", "SHELL", "TERM", "USER")
-"""Those that the SDK passes to a server too."""
+"""Variables that the SDK passes to a server too."""
 _PREFIX: Final = "env:"
 
 

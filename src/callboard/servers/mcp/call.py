@@ -3,7 +3,7 @@
 Up to protocol 2025-11-25, a question is a request of the server. From 2026-07-28 on, the response to the client's
 request contains the questions. The call's task waits, and the client's next request brings the answers.
 
-Laws: a waiting call has a random token that works once, for a request of the same tool with the same arguments. A call
+Laws: a waiting call has a random token that works once, in a request of the same tool with the same arguments. A call
 is cancelled if its client does not come back.
 """
 

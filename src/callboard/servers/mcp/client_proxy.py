@@ -243,7 +243,7 @@ class McpClientProxy:
         return (await self.ask({key: types.CreateMessageRequest(params=params)}))[key]
 
     async def approve(self, invocation: InvocationCanister, why: str) -> Answer:
-        """Return if the user allows a call. The answer is no if the client cannot ask."""
+        """Return if the user allows a call. If the client cannot ask, the call is denied."""
         if "elicitation" not in self.can:
             return Deny(via="MCP")
         why = self._earlier.mention(invocation, why)

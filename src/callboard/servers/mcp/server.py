@@ -251,7 +251,7 @@ class ToolServer:
     """Serves the tools of ensembles. The caller connects and disconnects the ensembles.
 
     `policy` decides which calls may run. If it says ask, the client's user is asked by elicitation; without elicitation
-    the answer is no. At most `limit` calls run at once. A tool finds its client in `context.auxdata["mcp"]`, a
+    the call is denied. At most `limit` calls run at once. A tool finds its client in `context.auxdata["mcp"]`, a
     `peer.Peer`, next to the entries of `auxdata`. Tools with external results are not served. `upstream` asks the
     clients the questions of the servers that these tools belong to.
 

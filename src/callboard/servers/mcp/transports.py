@@ -71,7 +71,7 @@ async def serve_http(
     with closing(listen(host, port, hint="--port 0 takes a free one")) as listening:
         config = uvicorn.Config(
             app,
-            http="h11",  # httptools leaves the spaces behind a header's value, which are none of it (RFC 9110, 5.5)
+            http="h11",  # httptools keeps trailing spaces in header values (RFC 9110, 5.5)
             access_log=False,
             log_config=None,
             server_header=False,
