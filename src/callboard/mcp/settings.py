@@ -90,7 +90,7 @@ class ServerSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
     result_bytes: int = 32 * 1024
     """Some 8,000 tokens of English: a model with a context of 32,000 survives two of them. The rest can be read on."""
     description_bytes: int = 4096
-    """Maximum length of a server's description. The rest is cut off."""
+    """Maximum bytes of a server's description. The rest is cut off."""
 
 
 PASSED_VARIABLES: Final = ("HOME", "LOGNAME", "PATH", "SHELL", "TERM", "USER")

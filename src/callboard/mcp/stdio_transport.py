@@ -1,12 +1,12 @@
 """MCP over a program's standard input and output: a message is one line of JSON.
 
-Laws: each byte is scanned once; a line that is no message is reported and skipped.
+Laws: each byte is scanned once. A line that is not a message is reported and skipped.
 
-The program ends with us, however we end, and so do the processes it started. A parent-death signal would reach only the
-program itself, not what `npx` or `uvx` start in turn, and it is sent already when the thread ends that started the
-program. So a supervisor runs the program. It kills them all when a pipe closes of which only we hold the other end. On
-Linux it inherits the program's orphans, whatever sessions they make. Other systems have no subreaper: there it kills the
-program's process group, which misses processes that made a session of their own.
+The program and its child processes end with us, even if we crash. A parent-death signal would reach only the program,
+not the processes that `npx` or `uvx` start, and it is already sent when the starting thread ends. A supervisor
+therefore runs the program. It kills all of them when a pipe closes whose other end only we hold. On Linux
+it inherits the program's orphans, whatever sessions they make. Other systems have no subreaper: there it kills the
+program's process group, which misses processes in a session of their own.
 """
 
 from __future__ import annotations
@@ -31,19 +31,19 @@ if TYPE_CHECKING:
     from mcp.shared.message import SessionMessage
 
 MAX_MESSAGE: Final = 64 * 1024 * 1024
-"""Bytes of one message; a larger one ends the connection."""
+"""Maximum bytes of one message. A larger one ends the connection."""
 MAX_EARLY_LINES: Final = 10_000
-"""Lines that a server may send before the handshake is done, which needs one."""
+"""Maximum lines from a server before the handshake is done, which needs one line."""
 STDERR_BYTES: Final = 8 * 1024
-"""How much of the end of its standard error is kept."""
+"""Bytes kept from the end of the program's standard error."""
 EOF_SECONDS: Final = 2.0
 TERM_SECONDS: Final = 2.0
 KILL_SECONDS: Final = 2.0
-"""Seconds to wait after closing its input, after SIGTERM, and after SIGKILL. The order is the specification's."""
+"""Seconds to wait after closing the input, after SIGTERM, and after SIGKILL, as in the specification."""
 _EXIT_SECONDS: Final = 0.2
-"""Seconds between the end of its output and its exit."""
+"""Seconds between the end of the output and the exit of the program."""
 _BLOCK: Final = 64 * 1024
-"""Bytes that are read at once."""
+"""Maximum bytes of one read."""
 
 
 class LineSplitter:
@@ -56,7 +56,7 @@ class LineSplitter:
 
     @property
     def rest(self) -> bytes:
-        """The bytes behind the last line."""
+        """The bytes after the last line."""
         return b"".join(self._pieces)
 
     def feed(self, data: bytes) -> list[bytes]:
@@ -80,7 +80,7 @@ class ServerProcess:
             raise ValueError("the program has no pipes")
         self.stdin, self.stdout = process.stdin, process.stdout
         self.stderr = b""
-        """The end of its standard error."""
+        """The end of the program's standard error."""
         self._process = process
         self._lifeline = lifeline
         self._listener = asyncio.create_task(self._read_stderr(process.stderr))
@@ -109,7 +109,7 @@ class ServerProcess:
         return cls(process, ours)
 
     async def wait(self, seconds: float) -> int | None:
-        """Its exit status, negative that of the signal that ended it; None if it still runs after `seconds`."""
+        """Return the exit status (negative for a signal), or None if the program still runs after `seconds`."""
         ended = asyncio.ensure_future(self._process.wait())
         await asyncio.wait((ended, self._listener), timeout=seconds, return_when=asyncio.ALL_COMPLETED)
         ended.cancel()
@@ -143,7 +143,7 @@ class ServerProcess:
 class StdioTransport:
     """The SDK's transport over a ServerProcess, and its read stream.
 
-    `on_lost` is called with the reason when the connection is lost, `on_noise` with each line that is no message.
+    `on_lost` gets the reason when the connection is lost, `on_noise` each line that is not a message.
     """
 
     def __init__(
@@ -151,11 +151,11 @@ class StdioTransport:
     ) -> None:
         self.process = process
         self.received = 0
-        """How many blocks of output came."""
+        """Number of blocks of output received."""
         self.is_ready = False
-        """Whether the handshake is done."""
+        """True if the handshake is done."""
         self.program_exited = False
-        """Whether the connection was lost because the program ended."""
+        """True if the connection was lost because the program ended."""
         self._early = 0
         self._on_lost = on_lost
         self._on_noise = on_noise
@@ -174,7 +174,7 @@ class StdioTransport:
         await self.aclose()
 
     async def end(self, why: str) -> None:
-        """The connection is lost because a pipe was closed; `why` is the reason if the program still runs."""
+        """End the connection after a pipe was closed. `why` is the reason if the program still runs."""
         status = await self.process.wait(_EXIT_SECONDS)
         self.program_exited = status is not None
         self._on_lost(why if status is None else f"it ended with status {status}")
@@ -215,7 +215,7 @@ class StdioTransport:
         self._lines.extend(lines)
 
     def _read(self, line: bytes) -> SessionMessage | None:
-        """The message of a line, repaired if necessary; None for a line that is none."""
+        """Return the message in a line, repaired if necessary, or None if the line is not a message."""
         try:
             return self._message(self._decode(line, by_name=False))
         except (ValueError, RecursionError):
@@ -227,7 +227,7 @@ class StdioTransport:
 
 
 class WriteStream:
-    """The SDK's write stream. A request waits while the server does not read; its cancellation, say, does not."""
+    """The SDK's write stream. A request waits while the server does not read; a cancellation does not wait."""
 
     def __init__(self, transport: StdioTransport) -> None:
         from anyio import ClosedResourceError  # noqa: PLC0415
@@ -261,7 +261,7 @@ class WriteStream:
 
 
 def _find_program(name: str, environment: Mapping[str, str], directory: str) -> str:
-    """Find a program as execvp(3) does, but in no relative directory of PATH. Raises OSError."""
+    """Find a program as execvp(3) does, but not in relative directories of PATH. Raises OSError."""
     if "/" in name:
         file = Path(directory or ".", name).absolute()
         if not (os.access(file, os.X_OK) and file.is_file()):

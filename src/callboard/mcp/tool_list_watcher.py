@@ -1,7 +1,7 @@
-"""Watch a server for changes of its tools: it notifies (until 2025), or is listened to (from 2026 on).
+"""Watch a server for changes of its tools: by notifications (until 2025), or by a subscription (from 2026 on).
 
-Laws: notifications are debounced, so a server that sends them without end is not asked more often; the server does not
-decide how much of a listing is read.
+Laws: notifications are debounced, so that frequent notifications cause no extra requests. The client limits how much of
+a listing is read, not the server.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ async def list_all(
 
 
 def diff_tools(server: str, before: Iterable[Tool], after: Iterable[Tool]) -> ToolsChanged | None:
-    """The tools that were added, removed or changed; None if none were."""
+    """Return the tools that were added, removed or changed, or None if there are none."""
     old = {tool.name: tool for tool in before}
     new = {tool.name: tool for tool in after}
     added = tuple(name for name in new if name not in old)
@@ -64,13 +64,13 @@ def diff_tools(server: str, before: Iterable[Tool], after: Iterable[Tool]) -> To
 
 
 DEBOUNCE_SECONDS: Final = 0.1
-"""Notifications within this time count as one."""
+"""Seconds within which notifications count as one."""
 
 
 class ToolListWatcher:
     """Watches the tools of a server, after the first `set_tools`.
 
-    `list_tools` lists them on a connection; `on_change` is called with the difference and the new tools.
+    `list_tools` lists the tools on a connection. `on_change` is called with the difference and the new tools.
     """
 
     def __init__(
@@ -89,7 +89,7 @@ class ToolListWatcher:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def mark_current(self) -> None:
-        """They are being listed: earlier notifications do not matter."""
+        """Ignore earlier notifications, because the tools are being listed now."""
         self._stale = False
 
     def set_tools(self, tools: tuple[Tool, ...]) -> None:
@@ -118,7 +118,7 @@ class ToolListWatcher:
         while self._stale and (connection := self._connection) is not None and not connection.closed.is_set():
             await asyncio.sleep(DEBOUNCE_SECONDS)
             self._stale = False
-            with suppress(Exception):  # after a lost connection they are listed on the next one
+            with suppress(Exception):  # after a lost connection, the next one lists the tools
                 before, self._known = self._known or (), await self._list_tools(connection)
                 if change := diff_tools(self._server, before, self._known):
                     self._on_change(change, self._known)
@@ -148,9 +148,9 @@ async def _listen_until_closed(connection: Connection, on_change: Callable[[], N
 
 
 async def _listen(client: Any, on_change: Callable[[], None]) -> None:
-    """Call `on_change` for each notification, and when a stream begins, as earlier ones are lost.
+    """Call `on_change` for each notification, and when a stream begins, because earlier notifications are lost.
 
-    Return when the server does not notify. A stream that ends is opened again, with backoff.
+    Return if the server sends no notifications. A stream that ends is opened again, with backoff.
     """
     from mcp import MCPError  # noqa: PLC0415  # the SDK's, imported with it
     from mcp.client.subscriptions import SubscriptionLost  # noqa: PLC0415
