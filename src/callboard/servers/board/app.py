@@ -94,7 +94,7 @@ class Board:
     Args:
         parts: Contents of the board.
         login: Decides who may log in.
-        hosts: Host names of the board, in addition to those of this machine.
+        hosts: Host names of the board, beyond the names of this machine.
     """
 
     def __init__(self, parts: BoardParts, login: Login, hosts: Collection[str] = ()) -> None:

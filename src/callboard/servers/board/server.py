@@ -86,7 +86,7 @@ def serve_board(
         parts: Contents of the board.
         host: Address to listen on.
         port: Port to listen on; 0 picks a free one.
-        url: Address at which others reach the board, such as that of a proxy.
+        url: Address at which others reach the board, such as the address of a proxy.
         ready: Called with the board's address and a link that logs in once.
         login: By default the login of the user's state directory.
         extension: More routes.
@@ -102,7 +102,7 @@ def serve_board(
 
     async def run() -> None:
         board = Board(parts, login, hosts)
-        # Behind a proxy, every request comes from this machine.
+        # With a proxy, every request comes from this machine.
         more_routes = [] if url or not is_loopback(host) else make_metrics_routes(board)
         with closing(listen(host, port, hint=hint)) as listening:
             address = url.rstrip("/") or local_url(host, listening.getsockname()[1])
@@ -124,7 +124,7 @@ def serve_board(
 
 
 def board_hosts(host: str, url: str, *, option: str = "--url") -> Collection[str]:
-    """Return the host names of a board, in addition to those of this machine.
+    """Return the host names of a board, beyond the names of this machine.
 
     `option` is the name of the option for the `url`.
 
