@@ -29,7 +29,7 @@ from callboard.wires.chat.schema import (
     ToolMessage,
     UserMessage,
 )
-from callboard.wires.common.client_input import extra_for, read_shape, unnamed_fields, unnamed_in
+from callboard.wires.common.client_input import client_arguments, extra_for, read_shape, unnamed_fields, unnamed_in
 from callboard.wires.common.encoded_request import EncodedRequest
 from callboard.wires.common.tool_calls import parse_arguments
 from callboard.wires.common.tool_declarations import NO_SCHEMA, StrictTools, ToolNames, dropped_descriptions
@@ -87,7 +87,7 @@ def _invocation(call: Call, path: str) -> core.InvocationCanister:
     if call.function is None:
         raise CallerError("a call without its function", path=path)
     arguments = call.function.arguments
-    raw = arguments if isinstance(arguments, str) else msgspec.json.encode(arguments or {}).decode()
+    raw = client_arguments("" if arguments == "" else arguments or {}, f"{path}.function.arguments")
     return core.InvocationCanister(call.id, call.function.name, parse_arguments(raw), raw)
 
 

@@ -64,6 +64,12 @@ def client_json(value: Any, path: str) -> str:
         raise CallerError("not JSON", path=path) from None
 
 
+def client_arguments(arguments: Any, path: str) -> str:
+    """The text of a call's arguments. Raises CallerError at `path` if they hold half a character."""
+    json = client_json(arguments, path)
+    return arguments if isinstance(arguments, str) else json
+
+
 def check_model_name(name: str) -> None:
     """Checks the name of a model before it is sent.
 

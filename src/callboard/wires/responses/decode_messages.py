@@ -11,7 +11,7 @@ from typing import Any
 
 from callboard import core
 from callboard.errors import CallerError
-from callboard.wires.common.client_input import client_json, read_shape
+from callboard.wires.common.client_input import client_arguments, client_json, read_shape
 from callboard.wires.common.contents import ITEM, unseal
 from callboard.wires.common.tool_calls import parse_arguments
 from callboard.wires.responses import schema
@@ -133,7 +133,7 @@ class MessageDecoder:
             raise CallerError("a call without call_id", path=f"{path}.call_id")
         if call.id:
             self._identifiers[call.id] = identifier
-        raw = arguments if isinstance(arguments, str) else client_json(arguments, path)
+        raw = client_arguments(arguments, path)
         self._add(core.InvocationCanister(identifier, name, parse_arguments(raw), raw))
 
     def _output(self, output: schema.Output, path: str) -> None:
