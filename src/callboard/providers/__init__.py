@@ -1,4 +1,4 @@
-"""Where models are: over HTTP, in this process, in a script."""
+"""Models over HTTP, in this process, or in a script."""
 
 from callboard.providers.fallback import FallbackModel
 from callboard.providers.http_model import HttpModel

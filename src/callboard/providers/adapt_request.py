@@ -1,7 +1,8 @@
 """Adapt a request and its conversation to what a model's chat template and its endpoint accept.
 
 The facts of the profile change it in this order: the last message, instructions, roles, reasoning.
-Laws: no text is lost and none changes its place; what a model takes as it is stays the same object; the last message is never the model's, unless a reply that goes on from it was asked for.
+Laws: no text is lost or moved. Canisters that need no change stay the same object. The last message is the model's
+only if the request asks the model to continue that message.
 """
 
 from __future__ import annotations
@@ -25,16 +26,16 @@ from callboard.wires.common.group_turns import tag_instructions
 from callboard.wires.wire import Wire
 
 CONTINUE = "Go on from exactly where your last message ends, without repeating it."
-"""Stands behind a message that a reply was to go on from, where the endpoint takes none."""
+"""Added after a message that the reply should continue, if the endpoint cannot continue messages."""
 NOT_RECORDED = "(not recorded)"
-"""Stands where a turn has to have reasoning and none of it can be sent: it was sealed by another model, or lost."""
+"""Reasoning of a turn that must have some, if the real reasoning is lost or was sealed by another model."""
 HAVE_RESULTS = "I have the results."
-"""Stands between results and what the user says next, where roles take turns."""
+"""Added between results and the next user message, if roles must alternate."""
 _MODELS = (core.AssistantCanister, core.InvocationCanister)
 _PREFILLS = {"messages": frozenset({"last"}), "chat": frozenset(CHAT_PREFILLS) - {"last"}}
-"""How clients of a wire ask for a reply that goes on from the last message, which servers of that wire understand."""
+"""Ways in which a wire's clients ask for a continuation of the last message, and its servers understand."""
 _APART = frozenset({"messages", "gemini"})
-"""Wires where the leading instructions are no messages, in however many parts."""
+"""Wires that send the leading instructions outside the messages, in any number of parts."""
 _OWN_ITEMS = {"messages": "messages", "responses": "item"}
 """The key of a content's `extra` under which a wire keeps what its provider's own tools did."""
 
@@ -42,7 +43,7 @@ Canisters = Sequence[core.Canister]
 
 
 def adapt_history(request: core.Request, facts: Profile) -> tuple[core.Request, tuple[str, ...]]:
-    """The request with its conversation as the profile says, and what of it cannot be asked for."""
+    """Return the request with its conversation adapted to the profile, and the names of dropped parts."""
     canisters, prefill, dropped = _close_history(request.canisters, request, facts)
     for rule in _RULES:
         canisters = rule(canisters, request, facts)
@@ -99,7 +100,7 @@ def _mark_supervisor(canister: core.Canister) -> core.Canister:
 
 
 def _reasoning(canisters: Canisters, request: core.Request, facts: Profile) -> Canisters:
-    """What the model thought as far as it wants it back, and something where it has to be."""
+    """Keep the reasoning that the model accepts, and fill in reasoning that the model requires."""
     rule = facts.reasoning_history
     fills = facts.requires_reasoning_history and facts.wire == "chat"
     if rule == "all" and not fills:
@@ -115,13 +116,13 @@ def _reasoning(canisters: Canisters, request: core.Request, facts: Profile) -> C
 
 
 def _same(canisters: Canisters, fitting: list[core.Canister]) -> Canisters:
-    """The canisters themselves, where nothing differs."""
+    """Return the original object if nothing changed."""
     same = len(fitting) == len(canisters) and all(map(is_, fitting, canisters))
     return canisters if same else tuple(fitting)
 
 
 def _exchanges(canisters: Canisters) -> Iterator[tuple[Canisters, bool]]:
-    """What follows from each of the user's words, which stands at its beginning; and whether it is the last."""
+    """Yield each user message with all that follows it, and True for the last one."""
     starts = [
         place
         for place, each in enumerate(canisters)
@@ -171,10 +172,10 @@ def _thoughts(canister: core.Canister) -> list[core.ReasoningContent]:
 
 
 def _cannot_think(canisters: Canisters, request: core.Request) -> bool:
-    """Whether Claude would refuse to think: results lie before it, and their calls were made without a thought of its own.
+    """Return True if Claude would refuse to think: the last results belong to calls without a thought of its own.
 
-    That is so in the middle of a turn that another model began, or whose thoughts a client lost. Only models that
-    are told to think by a budget (`enabled`) refuse; it cannot be mended, for thoughts are signed.
+    That happens in a turn that another model began, or whose thoughts a client lost. Only models with a thinking
+    budget (`enabled`) refuse. The thoughts cannot be restored, because they are signed.
     """
     thinking = request.extra.get("thinking")
     if not (isinstance(thinking, Mapping) and thinking.get("type") == "enabled"):
@@ -198,7 +199,7 @@ def _cannot_think(canisters: Canisters, request: core.Request) -> bool:
 
 
 def _alternate_roles(canisters: Canisters, _: core.Request, facts: Profile) -> Canisters:
-    """What the user says in one message, before all that the model says, and never right behind results."""
+    """Merge adjacent user messages. Put one before the model's first message, and never directly after results."""
     if not facts.requires_alternating_roles:
         return canisters
     fitting: list[core.Canister] = []
@@ -222,7 +223,7 @@ def _alternate_roles(canisters: Canisters, _: core.Request, facts: Profile) -> C
 
 
 def _with_pictures_apart(canisters: Canisters, facts: Profile) -> Iterator[core.Canister]:
-    """The canisters; what only a user's message can hold of results in one behind them, where the wire has it so."""
+    """Yield the canisters. On chat, move media out of results into a user message after them."""
     carried: list[core.Content] = []
     for canister in canisters:
         if carried and not isinstance(canister, core.ResultCanister):
@@ -288,7 +289,7 @@ def _close_history(
 
 
 def _is_paused(canister: core.AssistantCanister, wire: str) -> bool:
-    """Whether the provider's own tools were at work, whose reply goes on when it is sent back as it is."""
+    """Return True if the provider's own tools ran. Such a reply continues when it is sent back unchanged."""
     key: Any = _OWN_ITEMS.get(wire)
     return any(part.extra and key in part.extra for part in canister.content[-1:])
 
@@ -340,13 +341,13 @@ _OPTIONAL: Mapping[str, str] = {
     "parallel_tool_calls": "supports_parallel_calls",
     "stream_options": "reports_usage",
 }
-"""Fields that some endpoints refuse, and the facts that say whether they take them."""
+"""Fields that some endpoints refuse, and the fact that says whether an endpoint accepts the field."""
 
 
 def _nearest(effort: str, known: tuple[str, ...]) -> str | None:
-    """The known effort that is nearest, the lesser of two; None for a word that is none of them.
+    """Return the nearest known effort, or the lesser of two. Return None if the word is not an effort.
 
-    `none` is nobody's nearest: a model that was to think a little goes on thinking.
+    `none` is never the nearest: a model that should think a little keeps thinking.
     """
     if effort not in EFFORTS:
         return None

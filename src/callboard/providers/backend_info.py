@@ -1,11 +1,11 @@
-"""What a server says of itself beside its replies: its version, how much it reads, its chat template.
+"""Read what a server reports about itself: its version, context length and chat template.
 
-Servers have no common way to say it, so the paths of several are asked at once, with short answers: the list of models,
-`/props` (llama.cpp), `/version` (vLLM), `/api/version` (Ollama) and `/get_server_info` (SGLang). What is missing stays
-empty; nothing that a server answers is a fault here.
+Servers have no common path for this, so several paths are requested at once: the list of models, `/props` (llama.cpp),
+`/version` (vLLM), `/api/version` (Ollama) and `/get_server_info` (SGLang). Missing facts stay empty. No answer is an
+error.
 
-Laws: the version is one printable line. It is the same for two answers that differ only in what changes with every
-answer, such as `created`; where a server is too slow or too busy for one of the questions, it is empty and not shorter.
+Laws: the version is one printable line. It ignores fields that change with every answer, such as `created`. If a server
+is too slow or too busy for one of the paths, the version is empty, not shorter.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ _META: Final = ("n_params", "size", "n_ctx_train", "n_vocab")
 
 
 class BackendInfo(msgspec.Struct, frozen=True):
-    """What a server says of itself and of one model; empty where it says nothing."""
+    """Facts that a server reports about itself and one model. Facts that it does not report are empty."""
 
     version: str = ""
     context_tokens: int = 0
     context_source: str = ""
-    """Where the length of the context stands."""
+    """The field that reported the length of the context."""
     chat_template: str = ""
 
 
@@ -58,13 +58,13 @@ class _Page(msgspec.Struct, frozen=True):
 
 
 class ServerPages(msgspec.Struct, frozen=True):
-    """What a server answered at each path: its list of models, and behind it those of `_PATHS`."""
+    """A server's answers: first its list of models, then one for each of `_PATHS`."""
 
     models: _Page
     others: tuple[_Page, ...]
 
     def describe(self, model: str) -> BackendInfo:
-        """What the pages say of the server and of this model; "" is the first that it lists."""
+        """Return the facts about the server and this model. "" means the first listed model."""
         info = _describe(self.models.server, self.models.body, [page.body for page in self.others], model)
         is_late = any(page.is_late for page in (self.models, *self.others))
         return msgspec.structs.replace(info, version="") if is_late else info
@@ -97,7 +97,7 @@ def embedded_version() -> str:
 
 
 def describe_change(examined: Examination, url: str, version: str) -> str:
-    """Why facts that were found out of a backend may not hold for the one that is asked now; "" if they do."""
+    """Return why facts of an examined backend may not hold for the current one, or "" if they hold."""
     if examined.url and examined.url.rstrip("/") != url.rstrip("/"):
         return f"they were found out of {examined.url}, and {url} is asked"
     if examined.version and version and examined.version != version:

@@ -137,7 +137,7 @@ class CommandModel:
 
 
 def render_prompt(canisters: Sequence[core.Canister]) -> str:
-    """The conversation as a text: of one speaker as it is, else each behind the speaker's name."""
+    """Return the conversation as text. If there are several speakers, each message starts with its speaker."""
     spoken = [
         (_SPEAKERS[type(each)], each.text)
         for each in canisters
@@ -164,7 +164,7 @@ async def _read_tail(stderr: asyncio.StreamReader) -> str:
 
 
 async def _stop(process: asyncio.subprocess.Process) -> None:
-    """Stops it and the processes it started, the hard way if it does not end by itself."""
+    """Stop the program and its child processes. Kill them if they do not exit on their own."""
     for how in (signal.SIGTERM, signal.SIGKILL):
         with suppress(ProcessLookupError):
             os.killpg(process.pid, how)

@@ -22,11 +22,11 @@ _BEFORE_REPLY = (ReplyStarted, Usage, Note)
 async def first_reply(
     attempts: Iterable[AsyncGenerator[list[Event]]], on_failure: Callable[[ReplyFailed], str]
 ) -> AsyncGenerator[list[Event]]:
-    """The batches of the first attempt that gives something of a reply, or of the last one.
+    """Yield the batches of the first attempt that produces part of a reply, or of the last attempt.
 
     Args:
-        attempts: Replies; the next one is taken when those before have failed.
-        on_failure: The text of the Note which says that another is asked, "" to let the failure stand.
+        attempts: Replies. The next one is tried if the previous one fails.
+        on_failure: Returns the text of a Note about the next attempt, or "" to report the failure.
     """
     for attempt in attempts:
         may_fail = True

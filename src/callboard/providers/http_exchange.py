@@ -1,8 +1,8 @@
 """One HTTP request to a model's endpoint, and the events of its answer.
 
-`HttpExchange.next_batch` is asked for events; no generator stands between the connection and `HttpModel.batches`,
-because each one would cost every event its time. A request that is refused for what is in it is sent once more, as the
-refusal suggests (`lessons`); the events of that second answer follow in the place of the refusal.
+`HttpModel.batches` calls `HttpExchange.next_batch` directly, because a generator in between would slow down every event.
+If an endpoint refuses the content of a request, the request is sent once more as the refusal suggests (`lessons`). The
+events of the second answer replace the refusal.
 """
 
 from __future__ import annotations
@@ -65,8 +65,8 @@ class HttpExchange:
 
     Args:
         model: Encodes the request, opens the connection, makes the stages.
-        request: What is asked.
-        plan: How it is asked for calls.
+        request: The request.
+        plan: How the model is asked for calls.
         headers: Added to the model's own.
         observer: Sees each answer.
         learns: Whether a refusal may be learned from.

@@ -1,4 +1,4 @@
-"""A model behind an endpoint that speaks one of our wires.
+"""A model at an endpoint that speaks one of our wires.
 
 A request passes `lower_request` (its mode), `adapt_request` (the endpoint's quirks) and the wire's encoder; what an
 endpoint answers passes the stages of `stages`, from left to right. `HttpExchange` is one request with its answer, and
@@ -39,14 +39,14 @@ if TYPE_CHECKING:
     from callboard.providers.registry import EmbeddedServer
 
 _MAX_CONVERSATIONS = 16
-"""Conversations whose sources are kept from one reply to the next."""
+"""Maximum conversations whose sources stay cached between replies."""
 _RETRY = core.ReplyEnded("retry")
 NO_HEADERS: Mapping[str, str] = MappingProxyType({})
 
 _PATHS: Final[Mapping[str, str]] = MappingProxyType(
     {"/chat/completions": "chat", "/responses": "responses", "/v1/messages": "messages", "/messages": "messages"}
 )
-"""What our wires add to a base URL, by the wire that adds it."""
+"""Path that is appended to a base URL, and its wire."""
 
 
 def _check_base_url(url: Any, wire: str) -> str:
@@ -83,8 +83,8 @@ class HttpModel:
     `batches` closes the connection, which cancels the reply upstream.
 
     Args:
-        resolution: What is known of the model and its endpoint.
-        plan: How it is asked for calls.
+        resolution: Facts about the model and its endpoint.
+        plan: How the model is asked for calls.
         transport: Makes the connections.
         base_url: The endpoint's URL up to the path of the wire, such as `/chat/completions`.
         api_key: Sent as the wire sends keys.
@@ -129,7 +129,7 @@ class HttpModel:
         """Facts that the endpoint's refusals showed."""
         self._trials = 0
         self._sources: dict[int, Sources] = {}
-        """Those of the last conversations, by the identity of their first canisters, which they keep."""
+        """Sources of recent conversations, by the `id()` of their first canister."""
         self.headers = {"content-type": "application/json", **(headers or {}), **self.wire.headers(api_key)}
 
     @property
@@ -144,10 +144,10 @@ class HttpModel:
         headers: Mapping[str, str] = NO_HEADERS,
         observer: ExchangeObserver | None = None,
     ) -> AsyncGenerator[list[core.Event]]:
-        """One reply; a reply without the call that was asked for is asked for once more.
+        """Yield one reply. Ask once more if the required call is missing.
 
         Args:
-            request: What is asked.
+            request: The request.
             headers: Added to this request's.
             observer: Sees each answer. If it passes refusals on, only a second attempt learns from one.
         """
@@ -201,7 +201,7 @@ class HttpModel:
             self.base_url = self._server.base_url
             self.headers |= self.wire.headers(self._server.api_key)
 
-    # What is learned.
+    # Learning from refusals.
 
     def taught_by(
         self, failed: core.ReplyFailed, status: int, request: core.Request, plan: Plan | None = None
@@ -216,7 +216,7 @@ class HttpModel:
         for facts in lessons.suggest_facts(failed, self.learned):
             other = self.with_facts(facts)
             encoded = other._encode(request, plan).encoded  # noqa: SLF001  # one of our own kind
-            # What a person has just shown is not left out because the endpoint refuses it.
+            # Never drop a picture that the user has just shown, even if the endpoint refuses it.
             loses = droppable is not None and not droppable.issuperset(encoded.dropped)
             if not loses and other._body(encoded) != sent:  # noqa: SLF001  # the same
                 return other
@@ -282,7 +282,7 @@ class HttpModel:
         return msgspec.json.encode(adapt_body(encoded.body, self.resolution.profile))
 
     def _constrained_plan(self) -> Plan:
-        """The plan for a model that ignored which tools to call: hold it to their schemas, where that is possible."""
+        """Return a plan that enforces the tools' schemas, if possible, for a model that ignored the tool choice."""
         if not self.plan.supports_json_schema or self.plan.mode.declares == "constraint":
             return self.plan
         return plan_of_mode(self.resolution, "structured")
@@ -357,12 +357,12 @@ class HttpModel:
             stages = (*stages, ArgumentRestorer(prepared.encoded))
         facts = self.resolution.profile
         if facts.parses_special_tokens:
-            # After the watchers: to them, an escaped marker is no marker of a call.
+            # After the watchers: they must not take an escaped marker for a call.
             tokens = control_tokens(facts.control_tokens)
             stages = (*stages, EventUnescaper(tokens, json_text=request.constraint is not None))
         if not select_dialect(request, plan):
             return stages
-        # Behind what restores arguments: they are compared as the tool takes them.
+        # After the arguments are restored: the filter compares what the tool receives.
         return (*stages, DuplicateFilter(request.tools))
 
     def _watchers(
@@ -382,7 +382,7 @@ class HttpModel:
         return Watcher(dialect, tools, _identify(request, "r"), watched=core.ReasoningPiece, **quoted), text
 
     def _sources_of(self, request: core.Request) -> Sources:
-        """The conversation's sources, built on those of its earlier replies where they are kept."""
+        """Return the conversation's sources, extending cached ones from earlier replies."""
         canisters = request.conversation or request.canisters
         if not self._reuse_sources or not canisters:
             return Sources(canisters)
@@ -394,7 +394,7 @@ class HttpModel:
 
 
 class RetryMerger:
-    """Join the events of a second attempt to those of the first: one beginning, and one usage of both.
+    """Join the events of two attempts into one reply with one start and the total usage.
 
     Args:
         spent: The usage of the first attempt.

@@ -1,8 +1,7 @@
 """The span of one request to a model's endpoint, where telemetry is on: `chat MODEL`.
 
-It covers one `HttpExchange`: the request with its retries, until the reply's last event, or until nobody reads it any
-more. Its headers go with the request, so that an endpoint that is traced itself, such as our gateway, goes on with the
-trace.
+The span covers one `HttpExchange` with its retries. It ends with the reply's last event, or when the reader leaves. Its
+headers are sent with the request, so that a traced endpoint, such as our gateway, continues the trace.
 """
 
 from __future__ import annotations
@@ -55,7 +54,7 @@ def describe_model(model: Model) -> dict[str, str]:
 
 
 class InferenceSpan:
-    """What is told of one exchange; `headers` go with its request."""
+    """The span of one exchange. `headers` are sent with the request."""
 
     def __init__(self, model: HttpModel, request: Request) -> None:
         name, self._common = _describe_endpoint(
@@ -67,7 +66,7 @@ class InferenceSpan:
         self._first_chunk: float | None = None
         self._usage = Usage()
         self._reply: dict[str, Any] = {}
-        """Of the reply."""
+        """Attributes of the reply."""
         self._fold = Fold() if self._span.max_content else None
         self._canisters: list[Canister] = []
         if self._fold is not None:
@@ -109,10 +108,10 @@ class InferenceSpan:
                     pass
 
     def end(self) -> None:
-        """The exchange is over."""
+        """End the span of the exchange."""
         span, usage, common = self._span, self._usage, self._common
         if names.FINISH_REASONS not in self._reply and not span.error_type:
-            span.fail("cancelled")  # whoever read it has left
+            span.fail("cancelled")  # the reader has left
         about = self._reply
         if self._is_streamed and self._first_chunk is not None:
             about[names.TIME_TO_FIRST_CHUNK] = self._first_chunk

@@ -1,8 +1,8 @@
 """Learn facts about a model's endpoint from its refusals.
 
 Each lesson has the words in which servers refuse what others take, and the facts of a profile that follow.
-Law: words are only a reason to ask once more, for a server also repeats what a client sent; a fact is known when the
-other request succeeds.
+Law: the words of a refusal are only a reason to ask once more, because a server may repeat the client's own words. A
+fact is known when the other request succeeds.
 Sources: vllm#41114, llama.cpp#20733, litellm#39852, openclaw#19386 (system messages); litellm#16143, avante.nvim#2695
 (roles); 5ire#405 (signatures); openai-python#2184 (max_tokens); ollama#17252, CLIProxyAPI#1572 (efforts);
 DeepSeek-V3#1376, oh-my-pi#827 (forced calls); the endpoints' own answers for the optional fields.
@@ -164,7 +164,7 @@ _VERSION: Final = re.compile(r"/v\d+\w*(/|$)")
 MAX_TOOLS: Final = 128
 MAX_DESCRIPTION: Final = 1024
 _MAX_NAMED: Final = 3
-"""What OpenAI documents for tools, and has refused of descriptions. Other endpoints take more, so this is only a hint."""
+"""OpenAI's limits for tools and descriptions. Other endpoints accept more, so this is only a hint."""
 
 
 async def with_hint(
@@ -208,7 +208,7 @@ def _short(names: list[str]) -> str:
 
 
 def suspect_tools(tools: Sequence[ToolDeclaration]) -> Iterator[Note]:
-    """What is beyond these limits, and what to do about it."""
+    """Yield a Note for each exceeded limit, with advice."""
     if len(tools) > MAX_TOOLS:
         choose = "a server's `tools` or `exclude` chooses among them"
         yield Note("alert", f"{len(tools)} tools are declared, and some endpoints take {MAX_TOOLS}: {choose}")

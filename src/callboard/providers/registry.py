@@ -1,10 +1,10 @@
-"""Open a model by its name: behind an endpoint, a program, or in this process; with a gate around it if it needs one.
+"""Open a model by its name: at an endpoint, in a program, or in this process, with a gate if the model needs one.
 
 A local model is one more Chat Completions endpoint: a llama.cpp server from xllamacpp (extra `local`) listens on loopback.
 
-A model with a gate has its calls judged before anyone sees them (`callboard.modes.filters.gate`). It is a model like any other, asked up to three times for one reply: for the reply, for how sure it was to call, and, if
-every call was stopped, for an answer without tools. Its user sees one reply. An endpoint is a `DecidingModel`. No
-log-probabilities are known of any other model, such as a command or a plug-in's: a `JudgedModel` wraps it.
+A model with a gate has its calls judged before anyone sees them (`callboard.modes.filters.gate`). For one reply, the model
+is asked up to three times: for the reply, for its confidence in the call and, if every call was stopped, for an answer
+without tools. An endpoint is a `DecidingModel`. A `JudgedModel` wraps models without log-probabilities, such as commands.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class DecidingModel(HttpModel):
         headers: Mapping[str, str] = NO_HEADERS,
         observer: ExchangeObserver | None = None,
     ) -> AsyncGenerator[list[Event]]:
-        """One reply, as of HttpModel; what is asked beside it is asked of the same endpoint."""
+        """Yield one reply, as `HttpModel` does. Additional questions go to the same endpoint."""
         ask = partial(super().batches, headers=headers)
         ask_for_reply = partial(ask, observer=observer)
         gives_logprobs = self.wire.name == "chat" and self.resolution.profile.supports_logprobs
@@ -80,7 +80,7 @@ class JudgedModel:
         return self._model.name
 
     def batches(self, request: Request, /) -> AsyncGenerator[list[Event]]:
-        """One reply; what is asked beside it is asked of the same model."""
+        """Yield one reply. Additional questions go to the same model."""
         ask = self._model.batches
         gate = create_gate(request, self.plan.gate, gives_logprobs=False)
         return ask(request) if gate is None else _judge_reply(gate, ask(request), ask, ask)
@@ -138,13 +138,13 @@ class EmbeddedServer:
 
     def _load(self) -> Any:
         require_extra("local")
-        import xllamacpp  # noqa: PLC0415  # 100 MB of native code, for those who use it
+        import xllamacpp  # noqa: PLC0415  # 100 MB of native code, loaded on first use
 
         settings = xllamacpp.CommonParams()
         settings.model.path = str(self._path)
         settings.n_ctx = self._context
         settings.n_parallel = 1
-        # Those that this process may use: a thread for each of the machine's would have them wait for each other.
+        # Count only processors that this process may use: more threads would wait for each other.
         processors = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
         settings.cpuparams.n_threads = settings.cpuparams_batch.n_threads = processors
         settings.use_jinja = True

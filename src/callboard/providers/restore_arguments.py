@@ -1,6 +1,6 @@
-"""Give calls as their tools were declared, where the model was shown another schema.
+"""Convert calls back to their declared tools, if the model was shown another schema.
 
-Nulls go that a strict schema asks for in the place of optional arguments, and names come back that a provider refuses.
+Remove nulls that a strict schema requires for optional arguments, and restore names that a provider refuses.
 Law: a call of another tool, or with nothing to restore, passes unchanged; restored arguments come in one piece, when
 they are whole. For a prompt only tools whose names the dialect cannot spell, such as names with spaces, get other names.
 """
@@ -70,7 +70,7 @@ _PLAIN: Final = re.compile(r"[\w.:/-]+")
 
 
 def spell_names(request: core.Request, dialect: Dialect) -> tuple[core.Request, Mapping[str, str]]:
-    """Return the request as the prompt names its tools, and the declared names by those of the prompt."""
+    """Return the request with names that the prompt can spell, and a map from them to the declared names."""
     odd = [
         tool.name for tool in request.tools if not _PLAIN.fullmatch(tool.name) and not _can_spell(dialect, tool.name)
     ]

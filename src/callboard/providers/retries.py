@@ -57,7 +57,7 @@ def overload_delay(status: int, headers: Mapping[str, str], now: datetime) -> fl
 def read_retry_after(headers: Mapping[str, str], now: datetime) -> float | None:
     """Seconds that an answer asks to wait (RFC 9110, 10.2.3; OpenAI's retry-after-ms first); None if it does not.
 
-    A date that has passed is 0. What cannot be read counts as not there.
+    A date that has passed is 0. An unreadable header counts as missing.
     """
     milliseconds = _number(headers.get("retry-after-ms", ""))
     if milliseconds is not None:
@@ -91,7 +91,7 @@ class Fault(NamedTuple):
 
 
 def find_fault(error: Exception) -> Fault:
-    """What one of aiohttp's ClientErrors means when it came instead of an answer."""
+    """Return the meaning of an aiohttp `ClientError` that came instead of an answer."""
     return next(fault for fault in _faults() if isinstance(error, fault.kind))
 
 

@@ -46,7 +46,7 @@ class ScriptedModel:
         return self.resolution.name
 
     async def batches(self, request: core.Request, /) -> AsyncGenerator[list[core.Event]]:
-        """The next reply of the script, each event by itself."""
+        """Yield the next reply of the script, one event per batch."""
         self.requests.append(request)
         scripted = next(self._replies, None)
         if scripted is None:

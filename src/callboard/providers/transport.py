@@ -1,9 +1,9 @@
 """HTTP for providers: connections, proxies, timeouts, retries, and which parts of a URL may be shown.
 
 Law: leaving an answer, however it happens, closes its connection unless the body was read to its end;
-that is how a cancellation reaches the server. A request is repeated only before its answer was given to
-the caller; what is not counted as an attempt is only that a kept connection was closed before an answer began.
-No header's value and no query of a URL is in an error.
+that is how a cancellation reaches the server. A request is repeated only before the caller gets its answer. If a
+kept connection closes before an answer begins, the request is sent again and that does not count as an attempt.
+Errors contain no header values and no queries of URLs.
 """
 
 from __future__ import annotations
@@ -43,14 +43,13 @@ OnRetry: TypeAlias = Callable[[int, str, float], None]
 
 _EXCERPT = 500
 _LEAST, _MOST = 2 * 1024, 16 * 1024
-"""Bytes that are given at once, first and later: what follows from them leaves, and others have their turn, before
-the next."""
+"""Maximum bytes of the first chunk and of later chunks. Small chunks let events leave and other tasks run."""
 _WHOLE = 1024 * 1024
 """Bytes of a body beyond which aiohttp warns."""
 
 
 class HttpResponse:
-    """What a server answered. `headers` are found in any case; `content_type` is in lower case, without parameters.
+    """A server's answer. `headers` ignore case. `content_type` is lower case, without parameters.
 
     The body is read once, by `next_chunk` or by `read`. Both raise ProviderError: `timeout` if no byte came
     for the transport's idle timeout, `cut` if the connection broke before the body's end.
@@ -70,7 +69,7 @@ class HttpResponse:
         self._idle_timeout = idle_timeout
         self._received = b""
         self._position = 0
-        """Where the next chunk begins in what was received."""
+        """Start of the next chunk in the received bytes."""
         self._size = _LEAST
 
     async def next_chunk(self) -> bytes:
@@ -125,11 +124,10 @@ class HttpResponse:
 class Transport:
     """Connections to servers, kept alive between requests; made on first use, closed by `aclose`.
 
-    `connect_timeout` is the seconds until a connection stands (name, TCP and TLS), `idle_timeout` the
-    longest silence of a server, before and within its answer; the whole answer may take as long as it likes.
-    `retries` is how often a failed request is repeated, `statuses` are those that another attempt may cure, by default
-    RETRIED_STATUSES; with an empty set whatever was answered is the answer. `sleep`, `jitter` (a number from 0 to 1) and `clock` are
-    there to be replaced in tests.
+    `connect_timeout` is the maximum seconds to open a connection (name, TCP and TLS). `idle_timeout` is the maximum
+    seconds of silence before and within an answer; the whole answer has no limit. `retries` is the maximum number of
+    repetitions. `statuses` are the statuses to retry, by default RETRIED_STATUSES; with an empty set, every answer is
+    final. Tests replace `sleep`, `jitter` (a number from 0 to 1) and `clock`.
 
     The environment's HTTP_PROXY, HTTPS_PROXY and NO_PROXY are obeyed, except that a loopback address is
     never asked for through a proxy. netrc is not read: its password would take the place of an API key.
@@ -165,11 +163,11 @@ class Transport:
 
         Connection failures and `statuses` are retried with growing pauses or those that
         Retry-After or retry-after-ms ask for, unless x-should-retry says otherwise. Every other status,
-        and the last of those, is a response. A request that a kept connection's end left unanswered is sent again
-        at once; that is no attempt, and `on_retry` is not called.
+        and the last of those, is a response. If a kept connection closes without an answer, the request is sent again
+        at once. That does not count as an attempt, and `on_retry` is not called.
 
         Raises ProviderError with the code `unreachable` (no connection, or it was closed without an answer),
-        `timeout`, or `malformed` (the answer is no HTTP); CallerError if the URL or a header cannot be sent.
+        `timeout`, or `malformed` (the answer is not HTTP); CallerError if the URL or a header cannot be sent.
         """
         return self._ask("POST", url, headers, body, on_retry)
 
@@ -180,9 +178,9 @@ class Transport:
         return self._ask("GET", url, headers, None, on_retry)
 
     async def connect(self, url: str) -> None:
-        """Opens a connection to the URL's host and closes it. Behind a proxy nothing is tried.
+        """Open a connection to the URL's host and close it. With a proxy, do nothing.
 
-        Raises ProviderError with the code `unreachable` if nobody takes it in time, CallerError if it is no URL.
+        Raises ProviderError with the code `unreachable` if the connection fails or times out, CallerError if `url` is not a URL.
         """
         parts = _split(url)
         if self._proxy(parts) is not None:
@@ -259,13 +257,12 @@ class Transport:
         """Send one attempt: again at once, as often as a kept connection is closed before an answer begins.
 
         A server may close a kept connection at any time, and a request can cross that (RFC 9112, 9.5). llama.cpp
-        announces Keep-Alive and closes after each streamed answer, so the next round of an agent always does. To ask
-        the socket first does not help, because the close may still be under way. aiohttp sends again by itself, but
-        once, and no POST.
+        announces Keep-Alive and closes after each streamed answer, so the next round of an agent always does. Checking
+        the socket first does not help, because the close may still be under way. aiohttp sends again only once, and
+        never sends a POST again.
 
-        Sending again is right although the server may have begun to work, and died of it: whoever calls a transport
-        asks a model, no tool has run for the request, and not a byte of a reply is known. Such a server closes the
-        new connection too, or refuses it, and that is a failed attempt.
+        Sending again is safe even if the request crashed the server: no tool has run for the request, and no byte of
+        a reply is known. Such a server also closes or refuses the new connection, and that is a failed attempt.
 
         The loop ends with a new connection at the latest: each pass takes a kept one out of the pool.
         """
@@ -349,7 +346,7 @@ def _split(url: str) -> SplitResult:
             return parts
     except ValueError:
         pass
-    # What stands before an @, or behind a ?, may be secret.
+    # The parts before an @ or after a ? may be secret.
     shown = re.sub(r"(?s)^(\w+://)?.*@", r"\1", re.split("[?#]", url, maxsplit=1)[0])
     hint = "it begins with http:// or https:// and a host" if "://" in url else f"did you mean http://{shown}?"
     raise CallerError("not a URL that a provider can be asked at", path=shown, hint=hint)

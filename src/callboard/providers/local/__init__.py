@@ -1,1 +1,1 @@
-"""The files of local models: which can be had, how they come, where they stand."""
+"""Files of local models: the catalogue, the downloads and the directory."""

