@@ -24,7 +24,7 @@ _NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
 BUDGETS: Mapping[str, int] = {"minimal": 512, "low": 1024, "medium": 8192, "high": 24576, "xhigh": 24576, "max": 24576}
-"""Tokens; those of low, medium and high are Google's own for OpenAI's efforts."""
+"""Tokens by effort. Google defines the values for low, medium and high."""
 
 
 def effort_of(budget: int) -> str:
@@ -116,12 +116,12 @@ SHARED_FIELDS: tuple[Mapping[str, WireField], ...] = (
         "gemini": WireField("generationConfig.topK"),
     },
 )
-"""Fields without a name in the core, by the wires that have them. Where two become one field, the first counts."""
+"""Fields without a name in the core, by the wires that have them. If two become one field, the first counts."""
 
 IGNORED_FIELDS = frozenset(
     {
-        "cache_control",  # other providers keep the beginning of a conversation without being told
-        "generationConfig.thinkingConfig.includeThoughts",  # thoughts are sent wherever the backend sends them
+        "cache_control",  # other providers cache the beginning of a conversation automatically
+        "generationConfig.thinkingConfig.includeThoughts",  # thoughts are sent if the backend sends them
         "include",
         "messages.content.cache_control",
         "previous_response_id",
@@ -236,7 +236,7 @@ def translate_request(request: core.Request, front: str, back: str) -> tuple[cor
     Returns:
         The request, and the paths of the fields that are lost.
 
-    Paths are `front`'s, such as `text.verbosity`; those of tools' fields begin with `tools.`. A tool that Anthropic
+    Paths are `front`'s, such as `text.verbosity`. Paths of tools' fields begin with `tools.`. A tool that Anthropic
     would load when the conversation refers to it is declared from then on. Contents that only their provider has,
     under a `file_id`, are left out.
     """

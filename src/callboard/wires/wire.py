@@ -21,7 +21,7 @@ class Wire(msgspec.Struct, frozen=True):
 
     name: str
     path: Callable[[Request], str]
-    """What is appended to the endpoint's base URL for a request."""
+    """Path to append to the endpoint's base URL for a request."""
     encode_request: Callable[..., EncodedRequest]
     """Writes a request; keywords are options of the wire."""
     stream_decoder: Callable[[DecodeContext], Stage[str, Event]]

@@ -92,7 +92,7 @@ def split_media(result: core.ResultCanister) -> tuple[core.ResultCanister, tuple
 
 
 def decode_content(content: schema.MessageContent, path: str, raw: Any = None) -> tuple[core.Content, ...]:
-    """The contents of a message; `raw` is the same with all fields. Raises CallerError below `path` for data that are none."""
+    """Return a message's contents; `raw` has all fields. Raises CallerError below `path` for invalid data."""
     if not content:
         return ()
     if isinstance(content, str):
@@ -142,7 +142,7 @@ def _file(file: schema.FileShape, path: str) -> core.FileContent:
 
 
 def _audio(audio: schema.Audio, path: str) -> core.FileContent:
-    """A file. What has a format that OpenAI has not keeps its name, for a backend that has it."""
+    """Return a file part. Formats that OpenAI does not know keep their names for other backends."""
     data, _ = decode_data_url(audio.data, f"{path}.data")
     if not data:
         raise CallerError("audio without data", path=f"{path}.data")

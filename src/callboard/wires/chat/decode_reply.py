@@ -2,7 +2,7 @@
 
 One `StreamDecoder` per reply; what all wires share is in `common.reply_stream`, and `Calls` assembles the
 calls. It takes what servers make of this format: reasoning under two names, usage before, after or in the last chunk,
-whole messages in place of deltas, `function_call` from before tools, and streams without a finish_reason.
+whole messages instead of deltas, `function_call` from before tools, and streams without a finish_reason.
 
 Which call a delta belongs to follows from its index, its identifier or the call before it: LM Studio and vLLM
 interleave parallel calls, some servers send every call at index 0, others reuse identifiers or repeat the name in

@@ -30,7 +30,7 @@ message (DeepSeek and Mistral say `prefix`, Moonshot `partial`), and of the body
 
 
 class ChatCapabilities(msgspec.Struct, frozen=True):
-    """What a backend's messages may have."""
+    """Features that a backend's messages may use."""
 
     reasoning_field: str = "reasoning_content"
     """The field in which reasoning is sent back; "" where the backend takes none."""

@@ -38,12 +38,12 @@ _END_OF_TEXT = b'},"finish_reason":null}]}'
 class StreamEncoder:
     """A Stage: events in, payloads out, at last `[DONE]`.
 
-    Of Notes only the reason of an incomplete reply is sent, of reasoning only the text. A retry cannot be sent either:
+    Only the text of reasoning is sent, and only one kind of Note: the reason of an incomplete reply. A retry cannot be sent either:
     where one may come, hold the events until the reply has ended. The call of a custom tool is sent as OpenAI's clients
     read it: as `custom`, in pieces of its text.
 
     Args:
-        identifier: Of the reply.
+        identifier: The reply's identifier.
         model: The name that the client asked for.
         created: Seconds since 1970.
         request: The client's request.
@@ -201,7 +201,7 @@ def _merge(before: Any, after: Any, name: str = "") -> Any:
 def encode_response(
     events: Iterable[core.Event], *, identifier: str, model: str, created: int, request: core.Request | None = None
 ) -> dict[str, Any]:
-    """The chunks of a reply as one body; that of a failed one is `{"error": …}`. `created` is in seconds since 1970."""
+    """Return the chunks of a reply as one body. A failed reply becomes `{"error": …}`. `created` is in seconds since 1970."""
     attempt, terminal = last_attempt(events)
     if isinstance(terminal, core.ReplyFailed):
         return error_body(terminal)

@@ -1,6 +1,6 @@
 """The body of POST /chat/completions, encoded and decoded.
 
-What an endpoint calls otherwise than OpenAI is in its profile and not here.
+Names that differ from OpenAI's are in the endpoint's profile, not here.
 Law: decode_request(encode_request(r).body) is r, as far as the wire carries it.
 """
 
@@ -98,7 +98,7 @@ _CONTROLS = ("temperature", "top_p", "max_tokens", "seed")
 
 
 def encode_request(request: core.Request, *, capabilities: ChatCapabilities = OPENAI_CHAT) -> EncodedRequest:
-    """The request as a chat body. A value that is None or the wire's default is left out."""
+    """The request as a chat body. Omit values that are None or the wire's default."""
     names = ToolNames(request)
     messages = MessageEncoder(request, names, capabilities)
     body: dict[str, Any] = {"model": request.model, "messages": messages.body}
@@ -136,7 +136,7 @@ def encode_request(request: core.Request, *, capabilities: ChatCapabilities = OP
 
 
 def decode_request(body: Mapping[str, Any]) -> core.Request:
-    """The request that a chat body asks for. Raises CallerError with the path of what is none.
+    """The request that a chat body asks for. Raises CallerError with the path of an invalid part.
 
     Tools of another type than `function` and `custom` are hosted ones. `stream_options` are about
     the client's own stream and left out too. Fields that have no name here go to `extra` as they are.
@@ -242,7 +242,7 @@ def _decode_choice(choice: Literal["auto", "none", "required"] | NamedChoice) ->
 
 
 def _unnamed_fields(tool: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields of a tool that have no name here, those of its function under `function`."""
+    """Return the unnamed fields of a tool. Unnamed fields of its function are under `function`."""
     fields = unnamed_fields(tool, FunctionTool.__struct_fields__)
     if function := unnamed_fields(tool["function"], Function.__struct_fields__):
         fields["function"] = function

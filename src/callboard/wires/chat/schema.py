@@ -72,7 +72,7 @@ class _KnownChoice(Choice, forbid_unknown_fields=True):
 
 
 class KnownChunk(Chunk, forbid_unknown_fields=True):
-    """A chunk that has no field beside those that are read: others are looked for where it is none."""
+    """A chunk with only the fields that we read. Chunks that do not fit are searched for other fields."""
 
     object: Any = None
     created: Any = None

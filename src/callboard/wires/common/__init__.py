@@ -1,1 +1,1 @@
-"""What every wire needs: tool names, strict tools, grouped turns, the end of a stream."""
+"""Shared parts of the wires: tool names, strict tools, grouped turns, the end of a stream."""

@@ -1,4 +1,4 @@
-"""What a client sent, as our shapes and as JSON; a mistake in it is a CallerError with the path of the place.
+"""Convert client input to our shapes and to JSON. A mistake raises CallerError with its path.
 
 The client of a gateway also chooses the model's name, and Gemini's wire puts it into the URL beside the operator's key. So a
 name is letters and digits of any script and a few signs; characters that could leave a path or end it (`..`, `?`, `#`,
@@ -42,7 +42,7 @@ def input_error(error: Exception, path: str, what: str = "") -> CallerError:
 
 
 def unnamed_fields(definition: Mapping[str, Any], named: Collection[str]) -> dict[str, Any]:
-    """The fields that are none of the named ones, without nulls."""
+    """Return the fields that are not named, without nulls."""
     return {name: value for name, value in definition.items() if name not in named and value is not None}
 
 

@@ -37,7 +37,7 @@ def seal_for_client(opaque: str, origin: str, model: str) -> str:
 
 
 def unseal(text: str, origin: str) -> tuple[str, str]:
-    """The opaque text and the model it came from; `origin` is that of a text without our seal."""
+    """The opaque text and the model it came from; `origin` is the model of a text without our seal."""
     named, dot, rest = text.removeprefix(_MARK).partition(".")
     if not (dot and text.startswith(_MARK)):
         return text, origin
@@ -69,7 +69,7 @@ def content_kind(content: Content) -> str:
 
 
 def original_item(content: Content) -> Mapping[str, Any] | None:
-    """The item of the Responses wire that the content was made of, if it is kept."""
+    """Return the Responses item that the content came from, if there is one."""
     item = content.extra.get(ITEM) if isinstance(content, ReasoningContent) and content.extra else None
     return item if isinstance(item, dict) else None
 
@@ -94,13 +94,13 @@ def contents_with_title(document: DocumentCanister) -> tuple[Content, ...]:
 
 
 def own_fields(wire: str, extra: Mapping[str, Any] | None) -> dict[str, Any]:
-    """What was kept in an `extra` for this wire."""
+    """Return the fields that an `extra` stores for this wire."""
     fields = extra.get(wire) if extra else None
     return dict(fields) if isinstance(fields, Mapping) else {}
 
 
 def message_fields(wire: str, canisters: Iterable[Canister]) -> Counter[str]:
-    """How often each field is kept in messages for this wire, by its path."""
+    """Count the fields that messages store for this wire, by path."""
     count: Counter[str] = Counter()
     for canister in canisters:
         if canister.extra:
@@ -116,7 +116,7 @@ def encode_base64(data: bytes) -> str:
 
 
 def decode_base64(text: str, path: str) -> bytes:
-    """The bytes; the alphabet may be that of URLs, and the padding missing. Raises CallerError at `path`."""
+    """Decode base64. The URL alphabet and missing padding are accepted. Raises CallerError at `path`."""
     standard = text.translate(_STANDARD).rstrip("=")
     try:
         return base64.b64decode(standard + "=" * (-len(standard) % 4), validate=True)

@@ -19,7 +19,7 @@ from callboard.text.json_string import JsonString
 _HEAD = re.compile(rf'\s*\{{\s*"{CUSTOM_KEY}"\s*:\s*"')
 _STRING = re.compile(r'[^"\\]*(?:\\.[^"\\]*)*', re.DOTALL)
 _LONGEST_HEAD = 256
-"""Characters after which an input that has not begun is no longer streamed."""
+"""Characters of JSON after which streaming stops if the input has not started."""
 _LIKELY_NAMES = (CUSTOM_KEY, "arguments", "parameters", "patch", "diff", "code", "script", "command", "text", "content")
 """Members that models put the text into, the likeliest first; another counts where it is the only text."""
 _DEEPEST = 4
@@ -76,7 +76,7 @@ def custom_text(arguments: Mapping[str, Any] | None, raw: str) -> str:
     """The text that a custom tool is called with, however the model spelled it.
 
     Args:
-        arguments: The call's arguments; None where they are no JSON object.
+        arguments: The call's arguments; None if they are not a JSON object.
         raw: The arguments as the model wrote them: they are the text itself where nothing better is found.
     """
     text = _text_in(_value(raw) if arguments is None else arguments)

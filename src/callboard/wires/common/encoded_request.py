@@ -25,7 +25,7 @@ class EncodedRequest(msgspec.Struct, frozen=True):
     dropped: tuple[str, ...] = ()
     """Each kind of thing that the wire could not carry."""
     nullable: Mapping[str, Mapping[str, Any]] = NO_TOOLS
-    """The declared schemas of tools whose calls may have a null for an optional member that is left out."""
+    """Declared schemas of tools whose calls may contain nulls for missing optional members."""
     respelled: Mapping[str, Fitted] = NO_TOOLS
     """The tools whose arguments have other names on the wire."""
 

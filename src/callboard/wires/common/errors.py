@@ -114,7 +114,7 @@ def malformed_reply(message: str, excerpt: str) -> ReplyFailed:
 
 
 def excerpt_of(body: Any) -> str:
-    """The beginning of an answer, for a person to read."""
+    """Return the beginning of an answer as readable text."""
     if isinstance(body, bytes):
         return body[: 4 * EXCERPT].decode("utf-8", "replace")[:EXCERPT]
     return (body if isinstance(body, str) else repr(body))[:EXCERPT].encode("utf-8", "replace").decode()

@@ -41,7 +41,7 @@ _NO_RESULT = core.ResultCanister(contents(NOT_RUN), invocation_id="")
 def group_turns(canisters: Sequence[core.Canister]) -> list[Step]:
     """The canisters as steps.
 
-    A result belongs to the last turn before it that asked for its identifier, wherever it is.
+    A result belongs to the last turn before it that asked for its identifier, at any distance.
     """
     steps: list[Step] = []
     turn: Turn | None = None

@@ -1,4 +1,4 @@
-"""What the stream decoders and encoders of all wires share: how a payload is read, and the one end of a reply.
+"""Shared parts of the stream decoders and encoders: reading payloads, and ending a reply once.
 
 Laws of a decoder: ReplyStarted first and once; one terminal event last, after the usage, and nothing after it; never
 an exception for what a backend sent. A reply has ended only where its backend says so, and one with a call that was
@@ -42,7 +42,7 @@ class DecodeContext(msgspec.Struct, frozen=True, kw_only=True):
     """Given to a wire's `StreamDecoder` and `decode_response`."""
 
     identify: core.Identify
-    """Gives an identifier to a call that has none, or that of another call."""
+    """Returns an identifier for a call without one, or with the identifier of another call."""
     names: Mapping[str, str] = NO_NAMES
     """From a tool's name on the wire to the declared one, where the two differ."""
     declared: frozenset[str] | None = None
@@ -141,12 +141,12 @@ class BaseStreamDecoder(Generic[Payload]):
 
 
 def string(value: Any) -> str:
-    """A field of a backend that may hold anything: its text, "" for what is none."""
+    """Return a backend's field if it is text, else ""."""
     return value if isinstance(value, str) else ""
 
 
 def count(value: Any, key: str = "") -> int:
-    """A number of tokens, 0 for what is none; with `key`, that member of `value`.
+    """Return a number of tokens, or 0 if the value is not one. With `key`, read that member of `value`.
 
     More than `MAX_COUNT` is taken for so many: sums, metrics and databases have room for 64 bits.
     """
@@ -166,7 +166,7 @@ def vendor_field(warnings: Sequence[str]) -> dict[str, Any]:
 
 
 def last_attempt(events: Iterable[core.Event]) -> tuple[list[core.Event], core.ReplyEnded | core.ReplyFailed]:
-    """The events after the last ReplyEnded("retry"), and the end: an attempt replaces those before it but for their usage."""
+    """Return the events of the last attempt, and the end. Earlier attempts count only for their usage."""
     attempt: list[core.Event] = []
     for event in events:
         match event:

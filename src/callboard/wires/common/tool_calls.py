@@ -180,7 +180,7 @@ def cut_reason(why: str) -> str:
 
 
 def parse_arguments(raw: str) -> dict[str, Any] | None:
-    """The arguments that a model wrote: {} for an empty text, None for what is no JSON object."""
+    """Return the arguments: {} for an empty text, None if the text is not a JSON object."""
     if not raw or raw.isspace():
         return {}
     try:
@@ -215,7 +215,7 @@ def arguments_text(arguments: Any, *, missing: str = "") -> str:
     try:
         return _encode(arguments).decode()
     except (RecursionError, UnicodeError):
-        return "null"  # nested too deep to be encoded: as useless as anything else that is no object
+        return "null"  # nested too deep to encode: not usable as an object
 
 
 def ended_arguments(call: core.InvocationEnded) -> str:
@@ -231,7 +231,7 @@ def past_arguments(call: core.InvocationCanister) -> str:
 def arguments_object(arguments: Mapping[str, Any] | None, raw: str) -> dict[str, Any]:
     """The arguments of a past call as an object, whatever the model wrote.
 
-    Servers parse the arguments of past calls for their chat templates and answer 400 to what is no object, which
+    Servers parse the arguments of past calls for their chat templates and answer 400 to anything else, which
     would end the conversation. So the text that the model wrote is wrapped in an object, where the model can read it.
     """
     if arguments is not None:

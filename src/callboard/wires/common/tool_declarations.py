@@ -1,7 +1,7 @@
 """The tools of a request as they are declared to a provider: names that it accepts, and schemas that it takes.
 
 Laws: a tool's safe name follows from the declared tools alone, so that it stays the same in a conversation. The same
-schema has the same form; those of small schemas are cached, for a conversation sends its tools with every request.
+schema has the same form. Small schemas are cached, because a conversation sends its tools with every request.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ def duplicate_name(name: str) -> str:
 
 
 class StrictTools:
-    """The schemas of one request's tools, for a wire of `schema.provider_limits.RULES`.
+    """The schemas of one request's tools, written for a wire of `schema.provider_limits.RULES`.
 
     `dropped` names what tools lose; `nullable` and `respelled` are as of EncodedRequest.
     """

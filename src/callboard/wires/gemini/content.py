@@ -22,13 +22,13 @@ from callboard.wires.gemini.schema import Blob, FileData, FunctionResponse, Part
 FOLLOWING = ">"
 """The prefix of a signature of the part that follows; no base64 begins with it."""
 _STAND_INS = frozenset({b"skip_thought_signature_validator", b"context_engineering_is_the_way_to_go"})
-"""What clients send in place of a signature that they do not have, so that Google's check passes."""
+"""Placeholders that clients send for missing signatures, so that Google's check passes."""
 _MARK = b"callboard:"
 _STANDARD = str.maketrans("-_", "+/")
 OUTPUT = "output"
 ERROR = "error"
 _HEAD = "Error: "
-"""What `core.error_result` puts before the message."""
+"""Prefix that `core.error_result` puts before the message."""
 _MEDIA = ("mediaResolution", "videoMetadata")
 _PICTURES: Mapping[str, str] = {
     "jpg": "image/jpeg",
@@ -108,7 +108,7 @@ def _only_text(response: Mapping[str, Any]) -> tuple[str, str] | None:
 
 
 def decode_result(response: FunctionResponse, identifier: str, path: str) -> core.ResultCanister:
-    """The result that a client gives back. Raises CallerError below `path` for data that are none."""
+    """Return the result that a client sent. Raises CallerError below `path` for invalid data."""
     value = {OUTPUT: ""} if response.response is None else response.response
     key, text = _only_text(value) or (OUTPUT, _encode(value).decode())
     content: list[core.Content] = [core.TextualContent(text)] if text else []
@@ -119,7 +119,7 @@ def decode_result(response: FunctionResponse, identifier: str, path: str) -> cor
 
 
 def decode_media(part: Part | ResultPart, path: str) -> list[core.Content]:
-    """The picture or file that a part is, if it is one. Raises CallerError below `path` for data that are none."""
+    """Return the picture or file of a part, if there is one. Raises CallerError below `path` for invalid data."""
     extra: dict[str, Any] = {}
     if isinstance(part, Part):
         named = zip(_MEDIA, (part.media_resolution, part.video_metadata), strict=True)
@@ -151,7 +151,7 @@ def _link(file: FileData, extra: Mapping[str, Any] | None, path: str) -> core.Co
 
 
 def split_signature(opaque: str) -> tuple[str, str]:
-    """The signature of the thought, and that of the part that follows: one of the two is empty."""
+    """Return the signatures of the thought and of the next part. One of the two is empty."""
     return ("", opaque[1:]) if opaque.startswith(FOLLOWING) else (opaque, "")
 
 

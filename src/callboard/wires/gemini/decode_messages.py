@@ -106,7 +106,7 @@ class MessageDecoder:
             self.canisters.append(core.UserCanister(tuple(contents)))
 
     def _call_identifier(self, response: FunctionResponse) -> str:
-        """The identifier of the call: the response's own, else that of the first call of its name that waits."""
+        """Return the identifier of the call: the response's own, or else the first waiting call's with its name."""
         identifier = response.id or ""
         if identifier not in self._waiting and identifier not in self._used:
             named = self._by_name.get(response.name, deque())

@@ -1,7 +1,7 @@
 """Decode a backend's chunks into events (Gemini's generateContent).
 
 One `StreamDecoder` per reply; what all wires share is in `common.reply_stream`. Calls come whole here. How thought
-signatures are kept in the `opaque` of reasoning, `content` says.
+signatures fit into the `opaque` of reasoning, `content` says.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ from callboard.wires.gemini.content import signature_to_client, split_signature
 from callboard.wires.gemini.errors import encode_error
 
 MALFORMED_CALL = "MALFORMED_FUNCTION_CALL"
-"""Where a call's arguments are no object, or never became whole: this wire has no place for it."""
+"""Finish reason if a call's arguments are incomplete or not an object. This wire cannot send such a call."""
 _REASONS: Mapping[core.Ending, str] = {
     "stop": "STOP",
     "invocations": "STOP",
@@ -37,8 +37,8 @@ _CUT = {"cancelled": core.ReplyFailed("caller", "cancelled", "the reply was canc
 class ReplyParts:
     """Events in, parts out.
 
-    A signature waits for the part that it signs; that of another model than the client asked for is sealed. A call is
-    sent whole; one whose arguments are no object, or that never ended, is left out, and `malformed` describes it.
+    A signature waits for the part that it signs. A signature of another model is sealed. A call is
+    sent whole. An incomplete call, or one whose arguments are not an object, is omitted and described by `malformed`.
     """
 
     def __init__(self, model: str) -> None:
@@ -122,7 +122,7 @@ def _describe_call(name: str, raw: str = "") -> str:
 
 
 def ending_fields(terminal: core.ReplyEnded, parts: ReplyParts) -> dict[str, Any]:
-    """What a candidate has at its end."""
+    """Return the fields at the end of a candidate."""
     reason = finish_reason(terminal.reason, malformed=bool(parts.malformed))
     message = {"finishMessage": parts.message} if parts.message else {}
     return {"finishReason": reason, **message, "index": 0}
@@ -131,7 +131,7 @@ def ending_fields(terminal: core.ReplyEnded, parts: ReplyParts) -> dict[str, Any
 class StreamEncoder:
     """A Stage: events in, payloads out.
 
-    Of Notes only the reason of an incomplete reply is sent. A retry cannot be sent: where one may come, hold the events
+    The only Note that is sent is the reason of an incomplete reply. A retry cannot be sent: where one may come, hold the events
     until the reply has ended. `created` has no place on this wire.
     """
 
@@ -205,7 +205,7 @@ def encode_response(
     created: int,  # noqa: ARG001 - this wire has no place for it
     request: core.Request | None = None,  # noqa: ARG001 - nothing of it is repeated
 ) -> dict[str, Any]:
-    """The body of a reply; that of a failed one is `{"error": …}`."""
+    """Return the body of a reply. A failed reply becomes `{"error": …}`."""
     attempt, terminal = last_attempt(events)
     if isinstance(terminal, core.ReplyFailed):
         return encode_error(terminal)[1]

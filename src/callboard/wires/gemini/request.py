@@ -63,7 +63,7 @@ def encode_controls(controls: core.Controls, dropped: list[str]) -> dict[str, An
 
 
 def _encode_effort(effort: str) -> dict[str, Any] | None:
-    """The thinkingConfig of an effort, the nearest that there is; None for a word that is none."""
+    """The thinkingConfig of an effort, or of the nearest known effort; None for an unknown word."""
     if effort == "none":
         return {"thinkingBudget": 0}
     if effort not in _LEVELS:
@@ -111,9 +111,9 @@ JSON = "application/json"
 _FIELDS = frozenset(msgspec.json.decode(msgspec.json.encode(GenerateRequest([]))))
 _DECLARED = frozenset(field.encode_name for field in msgspec.structs.fields(Declaration))
 _COLLECTIONS = frozenset({"models", "tunedModels", "dynamic"})
-"""What is before the slash in a model's full name, as in the API's discovery document."""
+"""Part before the slash in a model's full name, as in the API's discovery document."""
 _UNRESERVED = frozenset(f"{string.ascii_letters}{string.digits}-._~".encode())
-"""What is not quoted in a URL (RFC 3986, 2.3)."""
+"""Characters that a URL does not quote (RFC 3986, 2.3)."""
 _MERGED = ("generationConfig", "toolConfig")
 """Objects whose fields are ours and `extra`'s."""
 _VALIDATED = "VALIDATED"
@@ -128,7 +128,7 @@ _MODES: Mapping[str, core.ToolChoice] = {
 
 
 def request_path(model: str, *, stream: bool) -> str:
-    """What is appended to the endpoint's base URL, which ends in the API's version.
+    """Return the path to append to the endpoint's base URL, which ends in the API's version.
 
     Raises:
         CallerError: The name would be more than one segment of the path, or name another method.
@@ -138,7 +138,7 @@ def request_path(model: str, *, stream: bool) -> str:
 
 
 def encode_request(request: core.Request, *, dummy_signature: str = "") -> EncodedRequest:
-    """The request as a body. A value that is None or the wire's default is left out.
+    """The request as a body. Omit values that are None or the wire's default.
 
     Schemas are sent as JSON Schema, the effort as a thinkingLevel. `dummy_signature` is as of `MessageEncoder`.
     """
@@ -174,7 +174,7 @@ def encode_request(request: core.Request, *, dummy_signature: str = "") -> Encod
 def decode_request(body: Mapping[str, Any], *, model: str = "", stream: bool = False) -> core.Request:
     """The request that a body asks for; `model` and `stream` are what its URL says.
 
-    Raises CallerError with the path of what is none. Without `model` the body's own counts, which the API has
+    Raises CallerError with the path of an invalid part. Without `model` the body's own counts, which the API has
     for batches. Names may be in snake case, as in Google's own examples. Fields that have no name here go to
     `extra` as they are, those of generationConfig and toolConfig under these.
     """

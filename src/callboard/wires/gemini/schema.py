@@ -23,7 +23,7 @@ _FREE_NAMES = frozenset(
         "labels", "partMetadata", "videoMetadata", "mediaResolution", "text", "data",
     }
 )  # fmt: skip
-"""Fields in which the names are the user's; those of schemas are converted by `decode_schema`."""
+"""Fields with names that the user chose. `decode_schema` converts names in schemas."""
 
 
 _NESTED = frozenset({dict, list})
@@ -39,7 +39,7 @@ _LISTS: Mapping[str, str] = {"contents": "parts", "tools": "functionDeclarations
 
 
 def wrap_lists(body: Any) -> Any:
-    """The body, in camel case, with a list in place of each single object; itself where there is none."""
+    """Return the body in camel case, with single objects as lists. Return the same body if nothing changes."""
     if not isinstance(body, Mapping):
         return body
     changed = {name: _list_of(body[name], inner) for name, inner in _LISTS.items() if name in body}

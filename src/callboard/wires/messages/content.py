@@ -106,7 +106,7 @@ def encode_document(canister: core.DocumentCanister, dropped: list[str]) -> dict
 
 
 def decode_content(content: str | list[dict[str, Any]] | None, path: str, model: str = "") -> tuple[core.Content, ...]:
-    """The contents of blocks. Raises CallerError below `path` for blocks that are none."""
+    """Return the contents of blocks. Raises CallerError below `path` for invalid blocks."""
     if not content:
         return ()
     if isinstance(content, str):

@@ -72,7 +72,7 @@ class Calls(CallTable[OpenCall]):
     def end(self, block_index: int) -> list[core.Event]:
         """The block closes. An input that came with its opening counts if no pieces came.
 
-        The call stays open if the input is no object: how the reply ends says why.
+        The call stays open if the input is not an object. The end of the reply gives the reason.
         """
         if block_index not in self._blocks:
             return []

@@ -19,7 +19,7 @@ from callboard.wires.common.tool_declarations import ToolNames
 from callboard.wires.messages.content import encode_content, encode_document, encode_extra, is_blank
 
 AS_SYSTEM: Mapping[str, Any] = {"role": "system"}
-"""The `extra` of instructions that stood among the messages as a message of their own."""
+"""The `extra` of instructions that the client sent as a separate message."""
 
 _UNSAFE = re.compile(r"[^a-zA-Z0-9_-]")
 

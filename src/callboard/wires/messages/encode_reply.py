@@ -49,7 +49,7 @@ _DELTA_EVENT = b"content_block_delta"
 class StreamEncoder:
     """A Stage: events in, payloads out.
 
-    Of Notes only the reason of an incomplete reply is sent; a refusal is text. A retry cannot be sent: where one may
+    The only Note that is sent is the reason of an incomplete reply; a refusal is text. A retry cannot be sent: where one may
     come, hold the events until the reply has ended. `created` has no place on this wire.
     """
 
@@ -149,7 +149,7 @@ class StreamEncoder:
 def message_body(
     identifier: str, model: str, content: list[dict[str, Any]], reason: core.Ending | None, usage: core.Usage
 ) -> dict[str, Any]:
-    """A reply as Anthropic writes it; one that goes on has no reason yet."""
+    """A reply as Anthropic writes it; an unfinished reply has no reason yet."""
     return {
         "id": identifier,
         "type": "message",
@@ -190,7 +190,7 @@ def encode_response(
     created: int,  # noqa: ARG001 - this wire has no place for it
     request: core.Request | None = None,  # noqa: ARG001 - nothing of it is repeated
 ) -> dict[str, Any]:
-    """The body of a reply; that of a failed one is an error's."""
+    """Return the body of a reply. A failed reply becomes an error."""
     attempt, terminal = last_attempt(events)
     if isinstance(terminal, core.ReplyFailed):
         return error_body(terminal)
@@ -226,7 +226,7 @@ class ReplyBlock:
         self.parsed = False
 
     def take_unsent(self) -> str:
-        """What was not taken before; the pieces of a call are kept, because its whole input is parsed."""
+        """Return the new pieces. The pieces of a call stay, because its whole input is parsed."""
         if self.kind != "tool_use":
             pieces, self.pieces = self.pieces, StringBuilder()
             return pieces.build()
@@ -235,7 +235,7 @@ class ReplyBlock:
         return piece
 
     def is_whole(self) -> bool:
-        """Whether nothing can follow in this block once another has begun; a call's input is parsed once."""
+        """Return True if the block ends when another block starts."""
         if self.ended or self.kind != "tool_use":
             return True
         if self.parsed:
@@ -280,7 +280,7 @@ class ReplyBlocks:
         self.blocks: deque[ReplyBlock] = deque()
         self._model = model
         self._origin = ""
-        """Of the last reasoning."""
+        """Origin of the last reasoning."""
         self._calls: dict[int, ReplyBlock] = {}
         self._is_cut = False
 

@@ -165,7 +165,7 @@ def encode_request(request: core.Request, *, breakpoints: bool = False) -> Encod
 
 
 def decode_request(body: Mapping[str, Any]) -> core.Request:
-    """The request that a body of this wire asks for. Raises CallerError with the path of what is none.
+    """The request that a body of this wire asks for. Raises CallerError with the path of an invalid part.
 
     Tools that have a type of Anthropic's own are hosted ones. Fields that have no name here, such as a thinking
     budget, go to `extra` as they are.

@@ -80,7 +80,7 @@ class Frame(msgspec.Struct):
 
 
 class Typed(msgspec.Struct):
-    """What every frame has."""
+    """Fields of every frame."""
 
     type: Any = None
 

@@ -19,7 +19,7 @@ TRIGGER = "compaction_trigger"
 
 
 class CompactionEncoder(StreamEncoder):
-    """Events in, payloads of a compaction out: the model's text is the summary, everything else is left out."""
+    """Convert events to payloads of a compaction. Only the model's text is sent, as the summary."""
 
     def __init__(self, *, compat_events: bool = False, **options: Any) -> None:
         super().__init__(**options)

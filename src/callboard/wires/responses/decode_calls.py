@@ -121,7 +121,7 @@ class Calls(CallTable[_Call]):
         known = self._by_call_id.get(call_id)
         if known is None:
             return None
-        # Backends give two calls one identifier; positions tell them apart, but those of the terminal event may differ.
+        # Backends give two calls one identifier. Positions distinguish them, but may differ in the terminal event.
         same = not known.seen_in_terminal if late else position is None or known.position is None
         return known if same else None
 

@@ -35,7 +35,7 @@ class _Item:
     def __init__(self) -> None:
         self.parts: dict[tuple[str, int | None], int] = {}
         self.channel = ""
-        """Where the reasoning's text is taken from: its summary or its content, whichever comes first."""
+        """Source of the reasoning's text: the summary or the content, depending on which comes first."""
         self.has_logprobs: set[int | None] = set()
         """The parts whose logprobs were emitted."""
         self.over = False
@@ -127,14 +127,14 @@ class TextDecoder:
         return kind(text)
 
     def _logprobs(self, entry: _Item, position: int | None, tokens: Any, *, whole: bool = False) -> list[core.Event]:
-        """The logprobs; those of a whole part only where its pieces had none."""
+        """Return the logprobs. Use a whole part's only if its pieces had none."""
         if not (isinstance(tokens, list) and tokens) or (whole and (entry.over or position in entry.has_logprobs)):
             return []
         entry.has_logprobs.add(position)
         return [core.Logprobs(tuple([each for each in tokens if isinstance(each, dict)]))]
 
     def _rest(self, entry: _Item, kind: Kind, position: int | None, text: Any) -> list[core.Event]:
-        """What was not emitted yet of a whole part."""
+        """Return the text of a whole part that was not emitted yet."""
         key = (kind.__name__, position)
         sent = entry.parts.get(key, 0)
         if entry.over or not isinstance(text, str) or len(text) <= sent:

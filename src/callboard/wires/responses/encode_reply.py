@@ -34,12 +34,12 @@ class ResponseBuilder:
     """Events in; `response` is the response object once the reply has ended.
 
     Args:
-        identifier: Of the response.
+        identifier: The response's identifier.
         model: The name that the client asked for.
         created: Seconds since 1970.
         request: The client's request, which says of which kind and namespace a called tool is; its fields are repeated
             in the response.
-        echo: The client's body, whose fields are repeated in place of the request's.
+        echo: The client's body, whose fields are repeated instead of the request's.
         compat_events: Whether the order of these events holds: the message is opened first and closed last.
         clock: Says when the response was completed, in seconds since 1970.
     """
@@ -80,7 +80,7 @@ class ResponseBuilder:
         """The response of the terminal event; None before."""
         return self._response
 
-    # What a stream sends.
+    # Payloads of a stream.
 
     def _emit(self, step: Step) -> None:
         """A step of the building."""
@@ -296,7 +296,7 @@ class StreamEncoder(ResponseBuilder):
         return self._take()
 
     def heartbeat(self) -> list[Payload]:
-        """What shows a client that the reply goes on while nothing is said; Codex ignores SSE's comments."""
+        """Return a sign for the client that a silent reply is still alive; Codex ignores SSE's comments."""
         if self._response is not None:
             return []
         self._ensure_started()

@@ -182,7 +182,7 @@ def encode_request(request: core.Request) -> EncodedRequest:
 
 
 def decode_request(body: Mapping[str, Any]) -> core.Request:
-    """The request that a Responses body asks for. Raises CallerError with the path of what is none.
+    """The request that a Responses body asks for. Raises CallerError with the path of an invalid part.
 
     Items and tools of any type are taken (`read_request` says what became of them). What is about the answer to
     the client, such as `stream_options` and a `store` that is false, is left out; other fields that have no name

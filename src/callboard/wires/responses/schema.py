@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 import msgspec
 
 ENCRYPTED = "reasoning.encrypted_content"
-"""What `include` holds to get reasoning that can be sent back."""
+"""Value of `include` that requests reasoning in a form that can be sent back."""
 SEARCH = "tool_search"
 """The name of the function that a tool search run by the client is for the model."""
 
@@ -114,7 +114,7 @@ class Message(msgspec.Struct):
 
 
 class AgentMessage(msgspec.Struct):
-    """What another agent said to this one."""
+    """A message from another agent to this one."""
 
     author: str | None = None
     content: MessageContent = None

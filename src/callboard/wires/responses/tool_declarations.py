@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 WIRE = "responses"
 _CUSTOM_SCHEMA: Mapping[str, Any] = dict(core.CUSTOM_SCHEMA)
 NOTHING_FOUND = "No tools found."
-"""What a model reads as the result of a tool search that found none."""
+"""Result text that a model reads if a tool search found none."""
 _SEARCH_TEXT = "Finds tools by what they do; those that it finds can be called from then on."
 _SEARCH_SCHEMA: Mapping[str, Any] = {
     "type": "object",
@@ -195,7 +195,7 @@ class ToolDecoder:
 
     @property
     def namespaces(self) -> dict[str, str]:
-        """The descriptions of the namespaces that have tools; one that says only the name is none."""
+        """Return the descriptions of the namespaces with tools, except descriptions that only repeat the name."""
         used = {tool.namespace for tool in self._tools.values()}
         return {name: text for name, text in self._namespaces.items() if name in used and text != name}
 
@@ -253,7 +253,7 @@ class ToolDecoder:
     def decode_choice(self, choice: str | Mapping[str, Any] | None) -> core.ToolChoice:
         """The choice among them; one of allowed tools leaves only those, one of a hosted tool is `auto`.
 
-        Raises CallerError where it is none.
+        Raises CallerError if it is invalid.
         """
         if choice is None:
             return "auto"
