@@ -252,7 +252,7 @@ class ToolServer:
 
     `policy` decides which calls may run. If it says ask, the client's user is asked by elicitation; without elicitation
     the call is denied. At most `limit` calls run at once. A tool finds its client in `context.auxdata["mcp"]`, a
-    `peer.Peer`, next to the entries of `auxdata`. Tools with external results are not served. `upstream` asks the
+    `McpClientProxy`, next to the entries of `auxdata`. Tools with external results are not served. `upstream` asks the
     clients the questions of the servers that these tools belong to.
 
     `protocol` is the SDK's server, for any of its transports.
