@@ -196,8 +196,8 @@ async def test_a_login_that_is_over_says_so():
             with pytest.raises(ServerFailure) as failed:
                 await ensemble.call_tool("who", {})
         assert not failed.value.may_have_run
-        assert "its login is over" in str(failed.value)
-        with pytest.raises(ServerFailure, match=r"its login is over; .*`callboard mcp login guarded`"):
+        assert "its login has expired" in str(failed.value)
+        with pytest.raises(ServerFailure, match=r"its login has expired; .*`callboard mcp login guarded`"):
             await called(settings)
 
 

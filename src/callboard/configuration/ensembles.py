@@ -112,7 +112,7 @@ async def disconnect_ensembles(ensembles: Iterable[Ensemble]) -> None:
     stopped: BaseException | None = None
     last_first = [*reversed([*ensembles])] if isinstance(ensembles, Iterable) else [ensembles]
     if not all(isinstance(each, Ensemble) for each in last_first):
-        raise CallerError("these are no ensembles", path="ensembles", hint="give what prepare_ensembles gave")
+        raise CallerError("these are not ensembles", path="ensembles", hint="give what prepare_ensembles gave")
     servers = [each for each in last_first if _is_server(each)]
     for group in (servers, *([each] for each in last_first if not _is_server(each))):
         try:

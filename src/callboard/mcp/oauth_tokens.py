@@ -251,7 +251,7 @@ class _TokenAuth:
     def _end_login(self) -> ServerFailure:
         name = self._settings.name
         hint = f"`callboard mcp login {shlex.quote(name)}`"
-        return ServerFailure("its login is over", path=name, hint=hint, permanent=True)
+        return ServerFailure("its login has expired", path=name, hint=hint, permanent=True)
 
 
 def missing_scope(response: httpx2.Response) -> str:
