@@ -27,9 +27,9 @@ class CallboardError(Exception):
     """The base of all our exceptions.
 
     Args:
-        message: What is wrong.
-        path: Where: a file and key, an argument, a URL.
-        hint: What to do.
+        message: The mistake.
+        path: Its place: a file and key, an argument, a URL.
+        hint: A way to fix it.
     """
 
     party = "callboard"

@@ -25,7 +25,7 @@ _EXTRAS: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
     "store": ("a store", ("sqlalchemy",)),
     "temporal": ("the engine Temporal", ("temporalio",)),
 }
-"""What needs each extra, and the modules by which it is known to be installed."""
+"""The features of each extra, and the modules that show that it is installed."""
 
 
 def require_extra(*extras: str) -> None:

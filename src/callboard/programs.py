@@ -18,15 +18,15 @@ _repositories: set[str] = set()
 def exclude_repository(directory: Path) -> None:
     """Take no program from the repository of a directory from now on, or from the directory if it is in none.
 
-    The repository of the current directory is always excluded. Home directories and the system's are no repositories.
+    The repository of the current directory is always excluded. Home directories and system directories do not count as repositories.
     """
     _repositories.update(_find_repository(directory))
 
 
 def absolute_search_path(path: str | None = None) -> str:
-    """The absolute directories of a search path, by default of PATH, for programs that the user names.
+    """Return the absolute directories of a search path, by default of PATH, for programs that the user names.
 
-    Where none is left it is the system's path, since an empty search path means the current directory.
+    If no directory remains, return the system's path, because an empty search path means the current directory.
     """
     path_text = os.environ.get("PATH", os.defpath) if path is None else path
     return _join([each for each in path_text.split(os.pathsep) if os.path.isabs(each)])  # noqa: PTH117

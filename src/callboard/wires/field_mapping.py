@@ -237,8 +237,8 @@ def translate_request(request: core.Request, front: str, back: str) -> tuple[cor
         The request, and the paths of the fields that are lost.
 
     Paths are `front`'s, such as `text.verbosity`. Paths of tools' fields begin with `tools.`. A tool that Anthropic
-    would load when the conversation refers to it is declared from then on. Contents that only their provider has,
-    under a `file_id`, are left out.
+    would load when the conversation refers to it is declared from then on. Contents under a `file_id`,
+    which only their provider has, are left out.
     """
     if front == back:
         return request, ()
@@ -287,8 +287,8 @@ def untranslated_fields(events: Iterable[core.Event], front: str) -> list[str]:
 def mark_signatures(events: list[core.Event], front: str, back: str) -> list[core.Event]:
     """Mark the reasoning of a reply for a client of the wire `front` as signed on the wire `back`.
 
-    When the client sends it back, `translate_request` keeps only the signatures that the backend's provider can open:
-    not those of another provider, nor those that a client made up.
+    When the client sends it back, `translate_request` keeps only the signatures that the backend's provider can open.
+    It drops signatures of other providers and signatures that a client invented.
     """
     if front == back or back not in _SIGNS or not any(type(event) is core.ReasoningPiece for event in events):
         return events

@@ -168,7 +168,7 @@ class StreamDecoder(BaseStreamDecoder[tuple[Chunk, _Fields | None]]):
         self._sent_fields: dict[str, Any] = {}
         """The fields without a name here that were passed on."""
         self._early_fields: dict[str, Any] = {}
-        """Those of them that came before the reply began."""
+        """Fields that arrived before the reply began."""
 
     def decode_payload(self, payload: str, /) -> tuple[Chunk, _Fields | None]:
         """The chunk, and all of its fields where it has some without a name here."""

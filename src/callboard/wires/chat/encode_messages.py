@@ -24,8 +24,8 @@ CHAT_PREFILLS: Mapping[str, tuple[Mapping[str, Any], Mapping[str, Any]]] = {
     "partial": ({"partial": True}, {}),
     "continue": ({}, {"continue_final_message": True, "add_generation_prompt": False}),
 }
-"""How servers are asked for a reply that goes on from the last message, by what a profile calls the way: fields of the
-message (DeepSeek and Mistral say `prefix`, Moonshot `partial`), and of the body (vLLM and SGLang).
+"""Fields that ask a server to continue the last message, by the profile's name for the method: fields of the message
+(`prefix` of DeepSeek and Mistral, `partial` of Moonshot) and of the body (vLLM and SGLang).
 """
 
 

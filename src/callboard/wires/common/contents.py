@@ -1,8 +1,7 @@
 """Contents on every wire: their names among what was dropped, their extra fields, documents as text, data as base64,
 opaque reasoning with the name of its model.
 
-Fields without a name in the core are kept in `extra` under the name of the wire that they came over, and are written
-on that wire only. Base64 and data URLs follow RFC 4648 and RFC 2397. Opaque reasoning is sealed with
+`extra` holds fields without a name in the core, under the name of their wire. They are written on that wire only. Base64 and data URLs follow RFC 4648 and RFC 2397. Opaque reasoning is sealed with
 its model's name, so that it is sent to no other model when a client sends it back.
 
 Laws: unseal(seal(opaque, origin), any) is (opaque, origin); of a seal that was cut off, nothing opaque is left.

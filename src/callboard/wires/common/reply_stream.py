@@ -96,7 +96,7 @@ class BaseStreamDecoder(Generic[Payload]):
         """The end of a reply that failed."""
 
     def _feed_odd(self, payload: str, error: Exception) -> list[core.Event]:
-        """The events of what is no payload: `[DONE]`, or JSON with a surrogate that another frame may complete."""
+        """Return the events of a frame that is not a payload: `[DONE]`, or JSON with a surrogate that another frame may complete."""
         if payload.startswith(DONE):
             return self._done()
         if isinstance(error, msgspec.MsgspecError):

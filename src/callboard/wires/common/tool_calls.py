@@ -49,7 +49,7 @@ class CalledTools:
         """The identifier of a new call: the backend's own, or another where that is missing or was used before."""
         if not identifier or identifier in self._identifiers:
             identifier = self._identify(index, self.declared_name(wire_name))
-        while identifier in self._identifiers:  # the backend uses the one that we would mint
+        while identifier in self._identifiers:  # the backend has used this identifier
             identifier += "_"
         self._identifiers.add(identifier)
         return identifier

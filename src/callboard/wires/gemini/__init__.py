@@ -1,6 +1,6 @@
 """Google's generateContent wire, both halves: the client's, which talks to a backend, and the server's.
 
-A request's model and whether it is streamed stand in its URL: see `request_path` and `decode_request`.
+The URL of a request has its model, and says if the reply is streamed: see `request_path` and `decode_request`.
 """
 
 from callboard.wires.gemini.decode_reply import StreamDecoder, decode_response

@@ -1,8 +1,8 @@
 """Encode contents as the parts of a turn and results as function responses, and decode them.
 
-Gemini signs parts of every kind, and a signature has to come back on the very part that had it. That of a thought is
-the reasoning's `opaque` as it is; that of a text or a call is the `opaque` of an empty reasoning right before it, after
-a `>`.
+Gemini signs parts of every kind, and a signature must come back on the same part. The signature of a thought is the
+reasoning's `opaque`, unchanged. The signature of a text or a call is the `opaque` of an empty reasoning right before it,
+after a `>`.
 """
 
 from __future__ import annotations
@@ -70,8 +70,8 @@ def _media(content: core.PictureContent | core.FileContent) -> dict[str, Any]:
 def encode_result(result: core.ResultCanister, dropped: list[str]) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """The response object, and the parts that follow it.
 
-    A JSON object that is spelled as decoding would spell it is the response itself; other texts stay as they are, for
-    a model may have to quote them.
+    A JSON object in the spelling of the decoder is the response itself. Other texts do not change, because a model may
+    have to quote them.
     """
     parts: list[dict[str, Any]] = []
     for content in result.content:

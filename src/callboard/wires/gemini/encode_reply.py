@@ -221,7 +221,7 @@ def encode_response(
 
 
 class _JoinedParts:
-    """Parts, with adjacent texts and thoughts joined, each up to the one that is signed."""
+    """Parts, with adjacent texts and thoughts joined up to a signed part."""
 
     def __init__(self) -> None:
         self._parts: list[tuple[dict[str, Any], list[str]]] = []

@@ -117,7 +117,7 @@ _UNRESERVED = frozenset(f"{string.ascii_letters}{string.digits}-._~".encode())
 _MERGED = ("generationConfig", "toolConfig")
 """Objects whose fields are ours and `extra`'s."""
 _VALIDATED = "VALIDATED"
-"""The model may answer or call, and its arguments are of the tool's schema; it may be told which tools those are."""
+"""The mode in which the model may answer or call, with arguments that fit the schema; it may list the tools."""
 _MODES: Mapping[str, core.ToolChoice] = {
     "AUTO": "auto",
     "MODE_UNSPECIFIED": "auto",
@@ -175,8 +175,8 @@ def decode_request(body: Mapping[str, Any], *, model: str = "", stream: bool = F
     """The request that a body asks for; `model` and `stream` are what its URL says.
 
     Raises CallerError with the path of an invalid part. Without `model` the body's own counts, which the API has
-    for batches. Names may be in snake case, as in Google's own examples. Fields that have no name here go to
-    `extra` as they are, those of generationConfig and toolConfig under these.
+    for batches. Names may be in snake case, as in Google's own examples. Fields without a name here go to
+    `extra` unchanged; fields of generationConfig and toolConfig go below these names.
     """
     try:
         body = wrap_lists(camel_case(body))

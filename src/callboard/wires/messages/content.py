@@ -33,7 +33,7 @@ def decode_extra(block: Mapping[str, Any]) -> dict[str, Any] | None:
 def encode_part(content: core.Content, model: str = "") -> dict[str, Any] | None:
     """The content as a block; None for what this wire cannot carry, and for reasoning that is not of `model`.
 
-    A refusal is its text, for this wire has no block for one.
+    A refusal becomes text, because this wire has no block for refusals.
     """
     block: dict[str, Any]
     match content:

@@ -1,7 +1,7 @@
 """Decode the items of a client's input into canisters.
 
-Law: no type of item is refused. What the provider's own tools did is kept as it came, for this wire alone; what is of
-no use to any model is dropped, and `dropped` names it.
+Law: no type of item is refused. Calls of the provider's own tools are stored unchanged, for this wire only. Items that
+no model can use are dropped, and `dropped` names them.
 """
 
 from __future__ import annotations

@@ -273,7 +273,7 @@ class StreamDecoder(BaseStreamDecoder[Frame]):
         return [] if frame.item is None else self._ensure_started() + self._end_item(frame.item, frame.output_index)
 
     def _end_item(self, item: Item, position: Any, *, late: bool = False) -> list[core.Event]:
-        """What a whole item has besides what came of it before; `late` is one of the terminal event's."""
+        """Return the events of a whole item that its earlier events lacked; `late` if the terminal event has it."""
         match item.type:
             case "message":
                 return self._text.end_message(item, position, late=late)

@@ -266,8 +266,8 @@ class ResponseBuilder:
 class StreamEncoder(ResponseBuilder):
     """A Stage: events in, payloads out, at last `[DONE]`; parameters as of ResponseBuilder.
 
-    With `compat_events` the events of the first specification are sent besides. Of Notes only the reason of an incomplete reply is
-    sent, in the metadata. A retry cannot be sent: where one may come, hold the events until the reply has ended.
+    With `compat_events` the events of the first specification are sent also. The reason of an incomplete reply is sent in
+    the metadata, other Notes are not sent. A retry cannot be sent: where one may come, hold the events until the reply has ended.
     """
 
     def __init__(self, **options: Any) -> None:
@@ -340,7 +340,7 @@ class StreamEncoder(ResponseBuilder):
 
 
 def encode_response(events: Iterable[core.Event], **options: Any) -> dict[str, Any]:
-    """The response of a reply; parameters as of ResponseBuilder. That of a failed one has its `error`."""
+    """Return the response of a reply, with `error` if the reply failed. Parameters as of ResponseBuilder."""
     attempt, terminal = last_attempt(events)
     builder = ResponseBuilder(**options)
     for event in (*attempt, terminal):

@@ -54,10 +54,10 @@ class Message(_Item):
     def __init__(self, base: str, index: int) -> None:
         super().__init__(base, index)
         self.kind: PartKind | None = None
-        """Of the part that is open."""
+        """Kind of the open part."""
         self.pieces = StringBuilder()
         self.logprobs: list[Mapping[str, Any]] = []
-        """Of the open part."""
+        """Log probabilities of the open part."""
         self._content: list[dict[str, Any]] = []
 
     def body(self, status: Status) -> dict[str, Any]:

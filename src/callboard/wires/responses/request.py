@@ -30,7 +30,7 @@ _OUTPUTS = {"function": "function_call_output", "custom": "custom_tool_call_outp
 
 
 def instructions(canisters: Sequence[core.Canister]) -> str:
-    """The text of the first supervisor, which is no item where it is one text."""
+    """Return the text of the first supervisor, which is not an item if it is a single text."""
     match canisters[:1]:
         case [core.SupervisorCanister(content=(core.TextualContent(text=text),))]:
             return text
@@ -184,9 +184,9 @@ def encode_request(request: core.Request) -> EncodedRequest:
 def decode_request(body: Mapping[str, Any]) -> core.Request:
     """The request that a Responses body asks for. Raises CallerError with the path of an invalid part.
 
-    Items and tools of any type are taken (`read_request` says what became of them). What is about the answer to
-    the client, such as `stream_options` and a `store` that is false, is left out; other fields that have no name
-    here go to `extra` as they are, as does what is left of `reasoning` and `text`.
+    Items and tools of any type are taken (`read_request` reports what was dropped). Fields about the answer to
+    the client, such as `stream_options` and a false `store`, are left out. Other fields without a name here go to
+    `extra` unchanged, also the other fields of `reasoning` and `text`.
     """
     return read_request(body).request
 

@@ -51,7 +51,7 @@ _SAFE = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 class ToolEncoder:
     """The tools of one request on the wire.
 
-    `names` leads from a name on the wire to the declared one, where the two differ; that of a namespaced tool is
+    `names` maps a name on the wire to the declared name if the two differ. The name of a namespaced tool is
     `namespace__local`. Tools that a search found are declared in its output.
     """
 
