@@ -210,7 +210,7 @@ async def test_without_a_terminal_lines_are_prompts_and_nothing_is_approved(plac
         said = [request.body["messages"][-1]["content"] for request in backend.requests]
     assert (process.returncode, out.decode()) == (0, "A pity.\nHello.\n")
     assert (said[0], said[-1]) == ("mend\nadd", "hello")
-    assert b"nobody is here to ask: denied" in err
+    assert b"there is no terminal to ask: denied" in err
     assert (place / "calc.py").read_text() == CODE
 
 
@@ -318,7 +318,7 @@ def test_an_answer_for_good_holds_in_the_next_chat(talk, place):
 def test_a_chat_goes_on(talk, place):
     _, job = talk("mend add\ny\n", [EDIT, "Done."])
     err, again = talk("/undo\n", [], resume=job.id)
-    assert f"goes on with {job.id}" in err
+    assert f"continues {job.id}" in err
     assert "taken back: calc.py" in err
     assert (again.id, (place / "calc.py").read_text()) == (job.id, CODE)
 

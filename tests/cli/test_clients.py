@@ -2,6 +2,7 @@
 
 import json
 import re
+import socket
 import tomllib
 
 import pytest
@@ -69,7 +70,7 @@ def test_what_is_printed_is_what_is_written(client, invoke, home):
         assert (home / path).read_text("utf-8") == text
         assert (home / path).stat().st_mode & 0o077 == 0  # it holds a key
     again = invoke(*arguments, "--write")
-    assert again.stderr.count("says so already") == len(files)
+    assert again.stderr.count("already has these settings") == len(files)
 
 
 @every_client
@@ -166,6 +167,13 @@ def test_the_gateway(gateway, serve, base, invoke):
     said, files, _ = printed(invoke("codex", "--model", "m", "--gateway", gateway))
     assert said == serve
     assert tomllib.loads(next(iter(files.values())))["model_providers"]["callboard"]["base_url"] == base
+
+
+@every_client
+def test_a_gateway_that_answers_needs_no_start(client, invoke):
+    with socket.create_server(("127.0.0.1", 0)) as gateway:
+        result = invoke(client, "--model", "m", "--gateway", f"http://127.0.0.1:{gateway.getsockname()[1]}")
+    assert (result.exit_code, "# the gateway" in result.stdout) == (0, False)
 
 
 @pytest.mark.parametrize(

@@ -52,8 +52,8 @@ def test_resume_and_fork_go_on_with_the_named_one():
         (["--continue"], "no conversation is kept yet"),
         (["--resume", "nope"], "nope: no such conversation"),
         (["--fork", "nope@1"], "nope: no such conversation"),
-        (["--fork", "x@y"], "--fork x@y: the round is a number; write ID@ROUND, such as ID@2"),
-        (["-c", "--resume", "x"], "only one of --continue, --resume and --fork can be meant"),
+        (["--fork", "x@y"], "--fork x@y: the round must be a number; write ID@ROUND, such as ID@2"),
+        (["-c", "--resume", "x"], "give only one of --continue, --resume and --fork"),
     ],
 )
 def test_what_cannot_be_gone_on_with_is_said(options, message):

@@ -301,7 +301,7 @@ def test_an_examination_that_is_stopped_writes_nothing(examine, file, monkeypatc
     monkeypatch.setattr(interrupt, "run", stop)
     result, _ = examine("--write")
     assert result.exit_code == interrupt.EXIT_CODE
-    assert result.stderr.startswith("stopped; nothing is written\n")
+    assert result.stderr.startswith("stopped; nothing was written\n")
     assert not file.exists()
 
 

@@ -89,7 +89,7 @@ def test_the_built_in_ensemble(ask, tmp_path, monkeypatch):
         "<- Buy milk.",
         '-> write_file(path="x", content="y")',
         'write_file asks for approval before each call: {"path": "x", "content": "y"}',
-        "nobody is here to ask: denied",
+        "there is no terminal to ask: denied",
         "<- Error: write_file may not run: the answer was no",
     ]
     assert not (tmp_path / "x").exists()

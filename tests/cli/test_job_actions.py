@@ -120,7 +120,7 @@ def test_a_name_that_several_jobs_begin_with_is_refused(refuse):
 
 
 def test_without_a_database_none_is_made(invoke, refuse, tmp_path):
-    assert invoke("jobs", "list").stderr == "no jobs of this directory; --all shows those of others\n"
+    assert invoke("jobs", "list").stderr == "no jobs in this directory; --all lists all jobs\n"
     assert "no such job" in refuse("jobs", "logs", "2025")
     assert not (tmp_path / "state").exists()
 
@@ -137,13 +137,13 @@ def test_a_record_of_an_earlier_version_is_refused_and_can_be_deleted(invoke, re
         assert "a record of version 1" in said
         assert removes in said
     assert invoke("jobs", "rm", "--yes", old_record).stderr == f"{old_record}: deleted\n"
-    assert invoke("jobs", "list").stderr == "no jobs of this directory; --all shows those of others\n"
+    assert invoke("jobs", "list").stderr == "no jobs in this directory; --all lists all jobs\n"
 
 
 def test_jobs_are_deleted_when_they_have_ended(invoke, refuse):
     waits, ended = make(make_waiting), make(make_ended)
     assert "callboard jobs cancel" in refuse("jobs", "rm", "--yes", ended.id, waits.id)
-    assert "nobody is here to ask" in refuse("jobs", "rm", ended.id)
+    assert "there is no terminal to ask" in refuse("jobs", "rm", ended.id)
     assert listed() == [ended.id, waits.id]
     assert invoke("jobs", "rm", "--yes", ended.id, ended.id).stderr == f"{ended.id}: deleted\n"
     assert listed() == [waits.id]
@@ -188,4 +188,4 @@ def test_an_export_can_be_read_and_has_what_is_kept(invoke, tmp_path, refuse):
     assert json.loads((folder / "job.json").read_text())["id"] == job.id
     assert (folder / "004-tool-results.json").read_text().count("shipped") == 1
     assert folder.stat().st_mode & 0o777 == 0o700
-    assert "it is there already" in refuse("jobs", "export", job.id, "--to", str(tmp_path / "out"))
+    assert "the folder exists" in refuse("jobs", "export", job.id, "--to", str(tmp_path / "out"))

@@ -34,7 +34,7 @@ def test_what_will_run_is_shown_with_its_digest_and_the_job_goes_on(invoke):
         "it is live",
         'deploy {"to": "prod"}',
         "call call_1, digest d-call_1",
-        f"{job.id}: goes on; callboard jobs watch {job.id} shows it",
+        f"{job.id}: continues; callboard jobs watch {job.id} shows it",
     ]
     assert [(each.verdict, each.edited) for each in approvals(job)] == [("allow", None)]
     job = read(lambda store: store.get(job.id))
@@ -80,7 +80,7 @@ def test_of_several_one_is_named_and_the_job_waits_for_the_rest(invoke, refuse):
 def test_nobody_allows_what_was_not_shown(refuse):
     job = make(make_waiting)
     why = refuse("jobs", "approve", job.id)
-    assert "nobody is here to ask" in why
+    assert "there is no terminal to ask" in why
     assert f"callboard jobs approve {job.id} call_1 --digest d-call_1" in why
     assert [each.verdict for each in approvals(job)] == [""]
 
@@ -113,11 +113,11 @@ def running():
     [
         (answered, ("deny", "JOB", "call_1"), "it was answered already: Denied"),
         (running, ("deny", "JOB"), "the job is running and asks nothing"),
-        (lambda: make(make_ended), ("approve", "JOB"), "the job is completed, so nothing is asked any more"),
-        (lambda: make(make_waiting), ("approve", "JOB", "call_9"), "the job asks about no such call"),
+        (lambda: make(make_ended), ("approve", "JOB"), "the job is completed and asks nothing"),
+        (lambda: make(make_waiting), ("approve", "JOB", "call_9"), "the job does not ask about this call"),
         (lambda: make(make_waiting), ("answer", "JOB", "yes"), "it is no question"),
         (lambda: make(make_waiting, ask(is_question=True)), ("approve", "JOB"), "it is a question"),
-        (lambda: make(make_waiting), ("approve", "JOB", "--edit", "[1]"), "no JSON object"),
+        (lambda: make(make_waiting), ("approve", "JOB", "--edit", "[1]"), "not a JSON object"),
         (lambda: make(make_waiting), ("approve", "20200101"), "no such job"),
     ],
 )

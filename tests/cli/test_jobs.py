@@ -141,7 +141,7 @@ def test_jobs_are_listed_shown_replayed_and_undone(there, repository, tmp_path):
     assert there("jobs", "list").lines[0].split()[3:5] == ["debug", "completed"]
     assert [json.loads(line)["id"] for line in there("jobs", "list", "--json").lines] == [job]
     (elsewhere := tmp_path / "elsewhere").mkdir()
-    assert there("jobs", "list", cwd=elsewhere).err == "no jobs of this directory; --all shows those of others\n"
+    assert there("jobs", "list", cwd=elsewhere).err == "no jobs in this directory; --all lists all jobs\n"
     assert there("jobs", "list", "--all", cwd=elsewhere).lines[0].startswith(job)
     shown = there("jobs", "show", job[:18]).out
     assert "state      completed" in shown
@@ -197,7 +197,7 @@ def test_a_job_that_was_killed_goes_on(command, repository, calling):
     replies = [edit, "Changed calc.py.", "All tests pass.", "Make add work"]
     done = command("jobs", "resume", job.id, cwd=repository.root, replies=replies)
     assert done.code == 0, done.err
-    assert "goes on where it was" in done.err
+    assert "continues where it stopped" in done.err
     assert "== analyze" not in done.err
     assert "tests: pytest: 1 passed" in done.err
     again = command("jobs", "resume", job.id, "--json", cwd=repository.root, replies=[])

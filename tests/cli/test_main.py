@@ -64,7 +64,7 @@ def test_without_arguments_there_is_help(invoke):
         (["build", "x", "--access", "all"], 2, "--access: no access 'all'; there are "),
         (["build", "x", "--workflow", "long"], 2, "--workflow: no workflow 'long'; there are phased and short"),
         (["chat", *AT, "--access", "all"], 2, "--access: no access 'all'; there are "),
-        (["run", "Hi", *AT, "--fork", "a@b"], 2, "--fork a@b: the round is a number"),
+        (["run", "Hi", *AT, "--fork", "a@b"], 2, "--fork a@b: the round must be a number"),
         (["run", "Hi", "--model", "m", "--base-url", "127.0.0.1:1/v1"], 2, f"{URL}did you mean http://127.0.0.1:1/v1?"),
         (["chat", "--model", "m", "--base-url", "127.0.0.1:1/v1"], 2, f"{URL}did you mean http://127.0.0.1:1/v1?"),
         (["codex", "--gateway", "here"], 2, "--gateway: not a URL; such as http://127.0.0.1:8080/v1"),

@@ -142,9 +142,9 @@ def test_a_client_gets_the_job_and_answers_it_over_stdio(command, write_settings
 @pytest.mark.parametrize(
     ("arguments", "why"),
     [
-        (["--agents"], "where do the agents work?"),
+        (["--agents"], "the agents have no directory"),
         (["--agents", "--directory", "nowhere"], "no such directory"),
-        (["--directory", "."], "nothing works there"),
+        (["--directory", "."], "there are no agents"),
     ],
 )
 def test_mistakes_of_who_starts_it(invoke, arguments, why):

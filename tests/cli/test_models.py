@@ -7,6 +7,7 @@ import sys
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import SimpleNamespace
+from urllib.parse import urlsplit
 
 import pytest
 from tests.tables import table
@@ -112,7 +113,9 @@ def test_pull_prints_the_path_alone_on_standard_output(hub, models):
     hub.set()
     result = invoke("pull", "tiny")
     assert (result.exit_code, result.stdout) == (0, f"{models / 'tiny.gguf'}\n")
-    assert result.stderr.splitlines()[0] == f"tiny: 1 MB are downloaded once, to {models}"
+    host = urlsplit(os.environ["HF_ENDPOINT"]).netloc
+    line = f"tiny: downloading 1 MB once, from {host} to {models}; its SHA-256 is checked"
+    assert result.stderr.splitlines()[0] == line
     assert result.stderr.splitlines()[2] == "tiny: 0 % of 1 MB"
     assert result.stderr.splitlines()[-1] == "tiny: 100 % of 1 MB"
     assert invoke("path", "tiny").stdout == result.stdout
@@ -148,7 +151,7 @@ def test_stopped_by_ctrl_c_it_says_how_to_go_on(hub, models):
         child.send_signal(signal.SIGINT)
         out, rest = child.communicate()
     assert (child.returncode, out) == (130, "")
-    assert rest.splitlines()[-1] == "stopped; what has come is kept, and `callboard models pull tiny` goes on"
+    assert rest.splitlines()[-1] == "stopped; the partial file is kept, and `callboard models pull tiny` continues"
     assert (models / "tiny.gguf.partial").stat().st_size > 0
     hub.set()
     assert invoke("pull", "tiny").exit_code == 0

@@ -199,7 +199,7 @@ def test_a_tool_that_wants_approval_is_denied_where_nobody_is(ask, toolbox):
     assert lines == [
         "-> deploy()",
         "deploy asks for approval before each call: {}",
-        "nobody is here to ask: denied",
+        "there is no terminal to ask: denied",
         "<- Error: deploy may not run: the answer was no",
     ]
 

@@ -78,8 +78,8 @@ def make_due():
     [
         (("a", "0 24 * * *", "--", "triage", "It is slow.", *MODEL), "no hour: '24'"),
         (("a", "0 3 * * *", "--zone", "Berlin", "--agent", "crew:greeter", "Hi."), "no such time zone"),
-        (("a", "0 3 * * *", "--agent", "crew:greeter", "Hi", "you."), "an agent gets one prompt"),
-        (("a", "0 3 * * *", "chat"), "no command of a coding agent"),
+        (("a", "0 3 * * *", "--agent", "crew:greeter", "Hi", "you."), "an agent needs one prompt"),
+        (("a", "0 3 * * *", "chat"), "not a command of a coding agent"),
         (("a", "0 3 * * *", "--", "triage"), "missing 'description'"),
     ],
 )

@@ -91,9 +91,10 @@ def test_a_job_that_waits_says_how_it_is_answered(capsys):
 
     lines = watch(capsys, wait, cancel)
     at = lines.index("== waiting for approval: a call wants approval")
-    assert lines[at + 1 :][:6] == [
+    assert lines[at + 1 :][:7] == [
         '   it is live: deploy {"to": "prod"}',
-        "     callboard jobs approve JOB call_1 --digest d-call_1    callboard jobs deny JOB call_1",
+        "     callboard jobs approve JOB call_1 --digest d-call_1",
+        "     callboard jobs deny JOB call_1",
         '   deploy {"to": "test"}',
         "     callboard jobs answer JOB TEXT call_2",
         "== cancelled: cancelled",
@@ -150,7 +151,7 @@ def test_ctrl_c_leaves_the_job_running(callboard):
     assert watching.stdout.readline() == "== running\n"
     watching.send_signal(signal.SIGINT)
     _, told = watching.communicate(timeout=60)
-    assert told.startswith(f"the job goes on; callboard jobs cancel {job.id} ends it\n")
+    assert told.startswith(f"the job continues; callboard jobs cancel {job.id} ends it\n")
     assert watching.returncode == 130
     assert read(lambda store: store.get(job.id)).state == "running"
 

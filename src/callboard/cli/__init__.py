@@ -1,6 +1,6 @@
 """The command line: `callboard`.
 
-Every command raises CallboardError for its user's mistakes. `main` prints it in one line, and exits with 2 where its path is
+Every command raises CallboardError for its user's mistakes. `main` prints it in one line, and exits with 2 if its path is
 an option (wrong usage), else with 1.
 """
 
@@ -22,15 +22,15 @@ _COMMANDS: Final = {
     "run": ("run:run", "Ask a model that can call your tools."),
     "serve": (
         "serve:serve",
-        "Let any client use any model: Responses, Chat Completions, Messages and Gemini in front of any backend.",
+        "Serve any client on any model: Responses, Chat Completions, Messages or Gemini requests, any backend.",
     ),
     "board": (
         "board:board",
-        "Serve a web page that shows what every agent does, and lets you approve, answer and cancel it.",
+        "Serve a web page where you see what every agent does, approve calls, answer questions and cancel jobs.",
     ),
     "doctor": (
         "doctor:doctor",
-        "Check if a backend works with Codex, Claude Code, Gemini CLI and Qwen Code, and find out its facts.",
+        "Check whether Codex, Claude Code, Gemini CLI and Qwen Code can work with a backend, and what it supports.",
     ),
     "eval": (
         "eval:app",
@@ -38,33 +38,33 @@ _COMMANDS: Final = {
     ),
     "codex": (
         "clients:codex",
-        "Print or write the settings of Codex for the gateway: its provider and a catalogue of the models.",
+        "Print or write the settings that Codex needs for the gateway: a provider and a catalogue of models.",
     ),
     "claude": (
         "clients:claude",
-        "Print or write the settings of Claude Code for the gateway. They apply to all of Claude Code.",
+        "Print or write the settings that Claude Code needs for the gateway. They apply to all of Claude Code.",
     ),
     "gemini": (
         "clients:gemini",
-        "Print or write the settings of Gemini CLI for the gateway, and print the variables to start it with.",
+        "Print or write the settings that Gemini CLI needs for the gateway, and print the command that starts it.",
     ),
-    "qwen": ("clients:qwen", "Print or write the settings of Qwen Code for the gateway."),
+    "qwen": ("clients:qwen", "Print or write the settings that Qwen Code needs for the gateway."),
     "build": ("job_commands:build", "Build something: analyse, plan, implement, validate, deliver."),
-    "debug": ("job_commands:debug", "Fix a fault: reproduce, investigate, isolate, fix, verify, commit."),
-    "review": ("job_commands:review", "Review a branch: gather, security, quality, compile. Nothing is changed."),
+    "debug": ("job_commands:debug", "Fix a bug: reproduce, investigate, isolate, fix, verify, commit."),
+    "review": ("job_commands:review", "Review a branch: gather, security, quality, compile. Changes no files."),
     "triage": (
         "job_commands:triage",
-        "Find the likely cause of a report, its severity and what to do first. Nothing is changed.",
+        "Assess a bug report: likely cause, severity, and what to do first. Changes no files.",
     ),
-    "chat": ("chat:chat", "Chat with a model that works in this directory and asks before each change."),
+    "chat": ("chat:chat", "Chat with a model that works in this directory and asks before it changes anything."),
     "trace": (
         "jobs:trace",
-        "Show the time, tokens and cost of a job by round and call.",
+        "Show where a job's time, tokens and money went, by round and call.",
     ),
     "trust": ("trust:trust", "Let all settings of a project's callboard.toml take effect."),
     "undo": (
         "jobs:undo",
-        "Undo a job: delete its branch and its tree, or take a chat's edits out of your files.",
+        "Undo a job: delete its branch and its working tree, or revert a chat's edits to your files.",
     ),
     "explain": (
         "explain:explain",
@@ -72,26 +72,26 @@ _COMMANDS: Final = {
     ),
     "parse": (
         "dialects:parse_text",
-        "Find the calls in a text and print one JSON object: text, reasoning, invocations, dialect, notes.",
+        "Find the calls in a text and print them as one JSON object.",
     ),
     "dialects": (
         "dialects:dialects",
-        "Show the formats of calls in text: every dialect with an example, or one in full.",
+        "Show how models write calls: every dialect with an example, or one dialect in full.",
     ),
-    "jobs": ("job_actions:app", "Your jobs: coding jobs, chats, and jobs of workers."),
+    "jobs": ("job_actions:app", "List, show and manage your jobs: coding jobs, chats and agent runs."),
     "worker": (
         "worker:worker",
-        "Run durable jobs of the agents that you name, and of the coding agents.",
+        "Run durable jobs: coding jobs, and jobs of the agents that you name.",
     ),
-    "schedule": ("schedule:app", "Submit jobs at the times of a line of cron."),
-    "tools": ("tools:app", "Show and call your tools."),
-    "models": ("models:app", "Models that run on this machine."),
-    "mcp": ("mcp:app", "MCP servers of callboard.toml and of mcp.json files."),
+    "schedule": ("schedule:app", "Submit jobs repeatedly, at the times of a cron line."),
+    "tools": ("tools:app", "Show and call your tools, as models see them."),
+    "models": ("models:app", "Download and manage models that run on this machine."),
+    "mcp": ("mcp:app", "Manage MCP servers from callboard.toml and mcp.json files."),
 }
-"""Each command, where it is below this package, and the summary of its help, word by word."""
+"""Commands by name: the path below this package, and the summary line of the command's help."""
 
 _EXTRAS: Final = {"chat": "jobs"}
-"""What has to be installed before a command can be imported."""
+"""Extras that must be installed before a command can be imported."""
 
 
 class _Commands(CliGroup):

@@ -30,14 +30,14 @@ if TYPE_CHECKING:
     from callboard.servers.gateway.endpoints import Services
 
 HERE: Final = "run"
-"""What names the agent of this directory: the model, tools, instructions and budget of `callboard run`."""
+"""Name of this directory's agent, with the model, tools, instructions and budget of `callboard run`."""
 HELP: Final = (
-    "An agent to serve at /agui: MODULE:NAME or FILE.py:NAME, or run for what callboard run does here; repeatable."
+    "An agent to serve at /agui: MODULE:NAME, FILE.py:NAME, or run for the agent of callboard run; repeatable."
 )
 
 
 def check_agents(references: Sequence[str]) -> None:
-    """Look for the agents before anything is served. Raises CallerError."""
+    """Check that the agents can be loaded, before serving. Raises CallerError."""
     require_extra("jobs")
 
     names = [_name(each) for each in references]
@@ -45,7 +45,7 @@ def check_agents(references: Sequence[str]) -> None:
         if names.count(_name(each)) > 1:
             raise CallerError("two agents would have the same address", path=f"--agui {each}", hint="rename one")
         if each == HERE:
-            # Its key and its extra are there, and it is pulled.
+            # Checks its key and its extra, and downloads a local model.
             asyncio.run(open_model(settings_here(), _tell).aclose())
         else:
             from callboard.jobs.agent_kind import load_agent  # noqa: PLC0415  # half a second
@@ -57,14 +57,14 @@ def check_agents(references: Sequence[str]) -> None:
 def make_key() -> tuple[str, dict[str, str]]:
     """Return a new key for clients of `/agui`, and its digest by its name.
 
-    Who asks at `/agui` runs agents and allows their calls: without a key every user of this machine could.
+    Clients of `/agui` run agents and allow their calls. Without a key every user of this machine could do so.
     """
     key = secrets.token_urlsafe(24)
     return key, {"printed": digest(key)}
 
 
 def describe_key(key: str, address: str) -> str:
-    """The line that tells the user the new key."""
+    """Return the line that shows the new key to the user."""
     return f"clients of {address}/agui send this key: {key}"
 
 
@@ -92,7 +92,7 @@ def extend_gateway_by_agui(
 def extend_board_by_agui(
     references: Sequence[str], keys: Mapping[str, str], origins: Sequence[str], hosts: Collection[str], jobs: OwnJobs
 ) -> AguiExtension:
-    """What serves these agents at `/agui` of a board's own server, by the rules of a gateway without backends."""
+    """Serve these agents at `/agui` of a board's own server, by the rules of a gateway without backends."""
     from callboard.servers.agui.endpoint import AguiExtension, AguiService  # noqa: PLC0415  # not for --help
     from callboard.servers.gateway.request_body import ByteBudget  # noqa: PLC0415
 
@@ -104,7 +104,7 @@ def extend_board_by_agui(
 
 @asynccontextmanager
 async def open_agents(references: Sequence[str]) -> AsyncIterator[Mapping[str, Agent[Any]]]:
-    """The agents by what they are called in jobs. Raises CallerError."""
+    """Open the agents, by their names in jobs. Raises CallerError."""
     from callboard.jobs.agent_kind import load_agent  # noqa: PLC0415  # as above
 
     agents: dict[str, Agent[Any]] = {}
@@ -119,13 +119,11 @@ async def open_agents(references: Sequence[str]) -> AsyncIterator[Mapping[str, A
 
 
 def _references(references: Sequence[str]) -> dict[str, str]:
-    """What the agents are called in jobs, by their names in the address."""
     here = f"{HERE}:{Path.cwd()}"
     return {_name(each): here if each == HERE else normalize_reference(each) for each in references}
 
 
 def _name(reference: str) -> str:
-    """The last part of an agent's address."""
     return reference.rpartition(":")[2]
 
 

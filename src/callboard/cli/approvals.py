@@ -1,7 +1,7 @@
-"""Ask the person at the terminal whether a call may run: once, for the session, or for good.
+"""Ask the person at the terminal whether a call may run once, in the whole session, or always.
 
-Law: without a person the answer is no; all of a call is shown before the question, of a long diff at least on request;
-only an answer that was typed after the question counts, and only an explicit one.
+Rules: a missing terminal means no. The whole call is shown before the question, a long diff on request. Only an
+explicit answer that was typed after the question counts.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from callboard.configuration.ownership import find_user_name
 from callboard.text.display import make_visible
 
 Ask: TypeAlias = Callable[[str], Awaitable[str | None]]
-"""Asks a question, and gives the answer; None if nobody is here, or the input has ended."""
+"""Ask a question, and return the answer; None without a terminal or at the end of the input."""
 
 MAX_LINES: Final = 120
-"""Lines of a diff that are shown before the person asks for all of it."""
+"""Maximum lines of a diff to show before the person asks for the rest."""
 MAX_WIDTH: Final = 400
 
 _ANSWERS: Final[Mapping[str, ChatAnswer | Literal["all"]]] = {
@@ -32,7 +32,7 @@ _ANSWERS: Final[Mapping[str, ChatAnswer | Literal["all"]]] = {
     **dict.fromkeys(("g", "good"), "good"),
     **dict.fromkeys(("a", "all"), "all"),
 }
-"""The answers. After any other one the question is asked again."""
+"""Valid answers. After any other input the question is asked again."""
 
 _COLORS: Final = (("+++", "1"), ("---", "1"), ("@@", "36"), ("+", "32"), ("-", "31"))
 
@@ -50,7 +50,7 @@ class Approvals(ChatApprover):
         self._read_answer = ask or self._from_standard_input
 
     async def ask(self, question: CallQuestion) -> ChatAnswer:
-        """Shows the call, of an edit what it would do in place of the arguments, and reads the answer."""
+        """Show the call, or an edit's diff instead of its arguments, and read the answer."""
         diff = diff_of(question.changes)
         why = make_visible(question.why)
         self._display.tell(why if diff else f"{why}: {json.dumps(question.invocation.arguments)}", "33")
@@ -60,7 +60,7 @@ class Approvals(ChatApprover):
         while True:
             line = await self._read_answer(f"{text}, [a]ll of the diff" if more else text)
             if line is None:
-                self._display.tell("nobody is here to ask: denied")
+                self._display.tell("there is no terminal to ask: denied")
                 return "nobody"
             answer = _ANSWERS.get(line.strip().lower())
             if answer == "all" and more:
@@ -69,7 +69,7 @@ class Approvals(ChatApprover):
             elif answer in ("once", "reject") or (answer in ("session", "good") and question.pattern):
                 return answer
             else:
-                self._display.tell("that is none of the answers", "33")
+                self._display.tell("this is not one of the answers", "33")
 
     async def _from_standard_input(self, question: str) -> str | None:
         if not sys.stdin.isatty():
@@ -80,7 +80,7 @@ class Approvals(ChatApprover):
 
 
 def show_diff(display: HasTell, diff: str, *, whole: bool = False) -> bool:
-    """Shows a diff, coloured and escaped; whether there is more than was shown."""
+    """Show a diff, colored and escaped. Return True if some of it was cut."""
     # Only LF ends a line.
     lines = diff.removesuffix("\n").split("\n")
     more = not whole and len(lines) > MAX_LINES

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def ensure_worker(database: Database, job: DurableJob) -> Path | None:
-    """Start a worker for a job that needs this host, where none runs on an SQLite file; the file it writes to."""
+    """Start a worker for a job of this host if none runs on the SQLite file. Return its log file, or None."""
     from callboard.cli.run_kind import run_queue, worker_name  # noqa: PLC0415  # half a second
     from callboard.jobs.coding_kind import host_queue  # noqa: PLC0415
     from callboard.jobs.direct import start_worker  # noqa: PLC0415
@@ -46,7 +46,7 @@ def runs_here(job: DurableJob) -> bool:
 
 
 def submit_job(request: JobRequest, display: Display, *, priority: int = 0) -> DurableJob:
-    """Queue a coding job, and start a worker where none would run it. Raises CallerError, DatabaseUnavailable."""
+    """Queue a coding job, and start a worker if none runs. Raises CallerError, DatabaseUnavailable."""
     require_extra("jobs")
     from callboard.jobs.coding_kind import submit_request  # noqa: PLC0415  # half a second
 
@@ -67,7 +67,7 @@ def submit_prompt(prompt: str, options: Mapping[str, Any], settings: Settings, d
 
 
 def show_submitted(job: DurableJob, display: Display, *, waits: bool, as_json: bool, verbose: bool) -> None:
-    """Print which job it is; with `waits` show it until it has ended, and exit as it did."""
+    """Print the job's id. With `waits`, show the job until it ends, and exit with its code."""
     if waits:
         from callboard.cli.watch import watch  # noqa: PLC0415  # not for --background
 
@@ -94,7 +94,7 @@ def _queue(create: Callable[[DurableStore], Coroutine[Any, Any, DurableJob]], di
         job = asyncio.run(create(DurableStore(database)))
         log = ensure_worker(database, job)
         if not database.is_sqlite:
-            display.tell(f"a worker of this host runs it: callboard worker --queue {job.queue}", "2")
+            display.tell(f"a worker on this host must run it: callboard worker --queue {job.queue}", "2")
         elif log is not None:
-            display.tell(f"a worker was started, and ends when it is idle; it writes to {log}", "2")
+            display.tell(f"started a worker, which ends when it is idle; its log is {log}", "2")
     return job

@@ -1,4 +1,4 @@
-"""`callboard board`: a web page to see what runs, to approve it, and to compare."""
+"""`callboard board`: a web page to see what runs, to approve it, and to compare runs."""
 
 from __future__ import annotations
 
@@ -39,31 +39,29 @@ class BoardOptions:
     """The options of `callboard board`."""
 
     port: Port = PORT
-    host: Annotated[str, typer.Option(help="The address to listen on. An address beyond this machine needs --url.")] = (
-        "127.0.0.1"
-    )
+    host: Annotated[str, typer.Option(help="The address to listen on. Other machines require --url.")] = "127.0.0.1"
     url: Annotated[
         str,
         typer.Option(
-            help="Under which others reach it, such as a proxy's https://board.example.org.", show_default=False
+            help="The board's URL for other machines, such as https://board.example.org of a proxy.", show_default=False
         ),
     ] = ""
     link: Annotated[
-        bool, typer.Option("--link", help="Print another link for the board or gateway that is running, and end.")
+        bool, typer.Option("--link", help="Print a new link for a board or gateway that already runs, and exit.")
     ] = False
     agui: Annotated[list[str] | None, typer.Option(help=HELP, show_default=False)] = None
     agui_key: Annotated[list[str] | None, key_option("clients of /agui", "CALLBOARD_AGUI_KEYS")] = None
     agui_origin: Annotated[
-        list[str] | None, typer.Option(help="A web page that may ask /agui; repeatable.", show_default=False)
+        list[str] | None, typer.Option(help="A web origin that may use /agui; repeatable.", show_default=False)
     ] = None
     as_json: Annotated[bool, typer.Option("--json", help="Print the address and the link as one line of JSON.")] = False
 
 
 @takes_options(BoardOptions)
 def board(options: BoardOptions) -> None:
-    """Serve a web page that shows what every agent does, and lets you approve, answer and cancel it.
+    """Serve a web page where you see what every agent does, approve calls, answer questions and cancel jobs.
 
-    The link that is printed logs in once, within an hour; --link prints another one. The session ends after 12 hours.
+    Open the printed link within an hour; it works once. --link prints a new one. Your session ends after 12 hours.
     """
     require_extra("board", *(() if options.link else ("jobs",)))
     from callboard.servers.board.app import PREFIX  # noqa: PLC0415  # the extra's, as below
@@ -93,25 +91,24 @@ def board(options: BoardOptions) -> None:
 def _make_agui(
     options: BoardOptions, keys: Mapping[str, str], hosts: Collection[str], streams: JobStreams
 ) -> AguiExtension:
-    """What serves agents beside the board. Raises CallerError where everybody could ask them."""
     from callboard.servers.agui.endpoint import OwnJobs  # noqa: PLC0415
 
     agents = options.agui or []
     check_agents(agents)
     if (options.url or not is_loopback(options.host)) and not options.agui_key:
-        raise CallerError("beyond this machine everybody could ask", path="--agui", hint="give --agui-key")
+        raise CallerError("without a key, other machines could use the agents", path="--agui", hint="give --agui-key")
     return extend_board_by_agui(agents, keys, options.agui_origin or (), hosts, OwnJobs(streams=streams))
 
 
 def make_parts(streams: JobStreams) -> BoardParts:
-    """What a board of this machine shows; `streams` is told what the jobs of this process say just now."""
+    """Return the parts of a board of this machine. `streams` carries the open replies of this process's jobs."""
     from callboard.servers.board.app import BoardParts  # noqa: PLC0415
     from callboard.servers.board.tools_page import ToolsPart  # noqa: PLC0415
 
     tools = ToolsPart(find_servers) if is_extra_installed("mcp") else None
     if not is_extra_installed("jobs"):
         return BoardParts(tools=tools, keep_test=keep_reply)
-    # Imported before anything is served: it would keep a gateway's clients waiting for half a second.
+    # Imported before serving: the import would block a gateway's clients for half a second.
     from callboard.jobs.client import JobClient  # noqa: PLC0415
 
     jobs = partial(JobClient, embedded=False, streams=streams)
@@ -119,12 +116,12 @@ def make_parts(streams: JobStreams) -> BoardParts:
 
 
 def find_servers() -> Mapping[str, ServerSettings]:
-    """The MCP servers of the settings as they are now."""
+    """Return the MCP servers of the current settings."""
     return {name: each.settings for name, each in mcp_servers.find_servers(None).items()}
 
 
 def extend_gateway(hosts: Collection[str], services: Services, streams: JobStreams, *, shows_requests: bool) -> Board:
-    """The board of a gateway's worker. With several workers it does not show requests: each worker sees its own."""
+    """Return the board of a gateway's worker. `shows_requests` is false with several workers: each sees its own."""
     from callboard.servers.board.app import Board  # noqa: PLC0415
     from callboard.servers.board.login import Login  # noqa: PLC0415
     from callboard.servers.board.tools_page import ToolsPart  # noqa: PLC0415

@@ -1,8 +1,6 @@
-"""`callboard chat`: a coding agent that talks, in your own tree.
+"""`callboard chat`: a coding agent that you talk with, in your own files; `--acp` serves it to an editor.
 
-Law: ctrl-C ends the turn and never the conversation; whatever ends the process ends all that it started.
-
-`callboard chat --acp`: the chats of the terminal, for an editor.
+Rule: ctrl-C ends the turn, never the conversation. When the process ends, everything that it started ends.
 """
 
 from __future__ import annotations
@@ -43,26 +41,26 @@ if TYPE_CHECKING:
     from callboard.servers.acp.session import PreparedChat
 
 _MAX_ANSWER: Final = 200_000
-"""Characters of what a command shows."""
+"""Maximum characters of a command's output."""
 
 
 class _Collector:
-    """Collects the lines that a command shows."""
+    """Collects the lines of a command's output."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
 
-    def tell(self, line: str, color: str = "") -> None:  # an editor chooses its own
+    def tell(self, line: str, color: str = "") -> None:  # an editor chooses its own colors
         self.lines.append(line)
 
 
 class EditorChats:
-    """Prepares chats with the options of the command line; see `callboard.servers.acp.session.Chats`.
+    """Prepares an editor's chats with the options of the command line; see `callboard.servers.acp.session.Chats`.
 
     Args:
-        store: Where chats are recorded.
-        options: Those of JobRequest.
-        without_sandbox: Whether commands run unconfined.
+        store: The store that records chats.
+        options: Fields of JobRequest.
+        without_sandbox: True to run commands without a sandbox.
     """
 
     def __init__(self, store: DurableStore, options: Mapping[str, Any], *, without_sandbox: bool) -> None:
@@ -72,13 +70,13 @@ class EditorChats:
         self._without_sandbox = without_sandbox
 
     async def prepare(self, directory: Path, *, earlier: DurableJob | None = None, model: str = "") -> PreparedChat:
-        """A chat; see `Chats`."""
-        from callboard.servers.acp.session import PreparedChat  # noqa: PLC0415  # acp takes 0.4 s, and is an extra's
+        """Prepare a chat; see `Chats`."""
+        from callboard.servers.acp.session import PreparedChat  # noqa: PLC0415  # acp takes 0.4 s, and belongs to an extra
 
         options = {**self._options, "model": model or self._options["model"]}
         request = make_request(options, directory, earlier, without_sandbox=self._without_sandbox)
         settings = request.settings
-        # In a thread: a local model that is not here is pulled, with an event loop of its own.
+        # In a thread, because downloading a local model runs its own event loop.
         opened = await asyncio.to_thread(open_model, settings, _tell, CODING_FACTS)
         try:
             await check_reachable(opened, _tell)
@@ -88,7 +86,7 @@ class EditorChats:
         return PreparedChat(request, opened, _list_models(settings.model, has_url=bool(settings.base_url)))
 
     async def run_command(self, chat: ChatSession, line: str) -> str | None:
-        """A command; see `Chats`."""
+        """Run a command; see `Chats`."""
         command = parse_command(line)
         if command is None:
             return None
@@ -98,21 +96,21 @@ class EditorChats:
 
 
 def serve_editor(options: Mapping[str, Any], *, root: Path | None, without_sandbox: bool) -> None:
-    """Serves one editor on standard input and output until it is gone. Raises CallerError."""
+    """Serve one editor on standard input and output until it disconnects. Raises CallerError."""
     require_extra("acp")
     from callboard.servers.acp.serve import serve_client  # noqa: PLC0415  # the extra's
 
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s")
     start_telemetry(load_telemetry_settings())
     if sys.stdin.isatty():
-        _tell("an editor starts this, and talks with it here: docs/acp.md has its settings; ctrl-C ends it")
+        _tell("this command is for editors: see docs/acp.md for their settings; ctrl-C ends it")
     with open_store() as store, claim_stdio() as wire, redirect_stdout(sys.stderr):
         chats = EditorChats(store, options, without_sandbox=without_sandbox)
         interrupt.run(serve_client(wire, chats, root=root))
 
 
 def _list_models(own: str, *, has_url: bool) -> tuple[str, ...]:
-    """The model of the settings, and those of this machine that are here: prompts go nowhere else."""
+    """Return the model of the settings and the downloaded local models. Prompts go to no other model."""
     names = [] if has_url else [each.name for each in shipped_catalogue().models if Place(each).file.exists()]
     return tuple(dict.fromkeys([own, *(f"local:{name}" for name in names)]))
 
@@ -124,12 +122,12 @@ def _tell(line: str, _color: str = "") -> None:
 T = TypeVar("T")
 
 HISTORY: Final = "chat-history"
-"""The file of what was typed, in the data directory."""
+"""Name of the input history file in the data directory."""
 
 
 def chat(
     context: typer.Context,
-    prompt: Annotated[str, typer.Argument(help="The first message.", show_default=False)] = "",
+    prompt: Annotated[str, typer.Argument(help="The first prompt.", show_default=False)] = "",
     model: Model = "",
     base_url: BaseUrl = "",
     mode: Mode = "",
@@ -143,17 +141,18 @@ def chat(
     no_sandbox: NoSandbox = False,
     resume: Annotated[
         str,
-        typer.Option(help="Go on with an earlier chat: its job.", show_default=False, autocompletion=complete.chats),
+        typer.Option(help="Continue an earlier chat, by its job.", show_default=False, autocompletion=complete.chats),
     ] = "",
     acp: Annotated[
-        bool, typer.Option("--acp", help="Serve an editor on standard input and output: the Agent Client Protocol.")
+        bool,
+        typer.Option("--acp", help="Serve an editor over standard input and output, with the Agent Client Protocol."),
     ] = False,
     verbose: Verbose = False,
 ) -> None:
-    """Chat with a model that works in this directory and asks before each change.
+    """Chat with a model that works in this directory and asks before it changes anything.
 
-    /help shows what else can be typed; ctrl-C ends what the model is doing, ctrl-D the chat. Commands run in the
-    sandbox, without network. Without a terminal the lines of standard input are the prompts, and nothing is approved.
+    /help lists the commands. Ctrl-C stops the model, ctrl-D ends the chat. Shell commands run in the sandbox, without
+    network. Without a terminal, each line of standard input is a prompt, and nothing is approved.
     """
     options: dict[str, Any] = {"model": model, "base_url": base_url, "mode": mode, "dialect": dialect}
     options |= {"access": access, "budget": budget}
@@ -169,7 +168,7 @@ def chat(
     display = JobDisplay(sys.stdout, sys.stderr, verbose=verbose or settings.coding.debug.enabled, as_json=False)
     accessed = open_model(settings, display.tell, CODING_FACTS)
     if settings.model.startswith("local:"):
-        display.tell(f"{settings.model.partition(',')[0].strip()}: loading when it is first asked", "2")
+        display.tell(f"{settings.model.partition(',')[0].strip()}: loads at the first prompt", "2")
 
     async def run(store: DurableStore) -> None:
         try:
@@ -187,7 +186,7 @@ def chat(
 
 
 class ChatConsole:
-    """A person at an editor, in a chat."""
+    """A chat with a person at the terminal."""
 
     def __init__(self, display: JobDisplay, editor: Editor) -> None:
         self._display = display
@@ -197,30 +196,29 @@ class ChatConsole:
     async def run(
         self, request: JobRequest, model: CoreModel, store: DurableStore, prompt: str = "", *, resume: str = ""
     ) -> None:
-        """Runs a chat to its end. SIGTERM and SIGHUP, a terminal that goes, end it by a CancelledError."""
+        """Run a chat to its end. SIGTERM and SIGHUP (a closed terminal) raise CancelledError."""
         display = self._display
         approvals = Approvals(request.directory, data_directory(), display, self._ask)
         with self._signals():
             async with open_chat(request, model, store, display.step, approvals, resume=resume) as chat:
                 self._greet(chat, model.name, request.directory, resume)
-                goes_on = True
-                while goes_on and (line := prompt or await self._read(chat)):
+                is_open = True
+                while is_open and (line := prompt or await self._read(chat)):
                     prompt = ""
-                    goes_on = await self._handle(chat, line)
+                    is_open = await self._handle(chat, line)
                 job = chat.job
         if job.description:  # there was a turn
             display.tell(
-                f"go on: callboard chat --resume {job.id}    take its changes back: callboard undo {job.id}", "2"
+                f"continue: callboard chat --resume {job.id}    undo its changes: callboard undo {job.id}", "2"
             )
 
     def _greet(self, chat: ChatSession, model: str, directory: Path, resume: str) -> None:
         if chat.workspace.notice:
             self._display.tell(chat.workspace.notice, "33")
-        what = f"goes on with {resume}" if resume else "/help shows what can be typed"
+        what = f"continues {resume}" if resume else "/help lists the commands"
         self._display.tell(f"{model} in {directory}, access: {chat.access}; {what}", "2")
 
     async def _read(self, chat: ChatSession) -> str:
-        """The next line that is typed; "" at the end."""
         cleared = False
         while True:
             try:
@@ -231,14 +229,14 @@ class ChatConsole:
                 if cleared:
                     return ""
                 cleared = True
-                self._display.tell("ctrl-C again or ctrl-D leaves", "2")
+                self._display.tell("press ctrl-C again or ctrl-D to leave", "2")
                 continue
             cleared = False
             if line.strip():
                 return line.strip()
 
     async def _handle(self, chat: ChatSession, line: str) -> bool:
-        """Runs a command or a turn; whether the chat goes on."""
+        """Run a command or a turn. Return False to end the chat."""
         command = parse_command(line)
         if command and command[0] == QUIT:
             return False
@@ -256,7 +254,6 @@ class ChatConsole:
             self._display.tell(f"incomplete: {result.why}", "33")
 
     async def _ask(self, question: str) -> str | None:
-        """An answer for approvals; ctrl-C ends the turn."""
         if not self._editor.is_person:
             return None
         try:
@@ -270,7 +267,7 @@ class ChatConsole:
     # Interruption
 
     async def _run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Awaits what ctrl-C ends; raises Interrupted then."""
+        """Await work that ctrl-C cancels. Raises Interrupted then."""
         own = asyncio.current_task()
         self._task = task = asyncio.ensure_future(work)
         try:
@@ -305,13 +302,13 @@ class ChatConsole:
 def make_request(
     options: Mapping[str, Any], directory: Path, earlier: DurableJob | None = None, *, without_sandbox: bool
 ) -> JobRequest:
-    """The request of a chat. Raises CallerError.
+    """Make the request of a chat. Raises CallerError.
 
     Args:
-        options: The fields of JobRequest that the command line has.
-        directory: Where the chat works.
-        earlier: The chat that goes on, where it was and with what was said then, unless the options say otherwise.
-        without_sandbox: Whether commands run unconfined.
+        options: Fields of JobRequest from the command line.
+        directory: The chat's directory.
+        earlier: The chat to continue, in its directory. Its options apply unless `options` overrides them.
+        without_sandbox: True to run commands without a sandbox.
     """
     if earlier is not None:
         options = {name: value or earlier.input.get(name, value) for name, value in options.items()}
@@ -324,9 +321,7 @@ def make_request(
 
 def _serve_editor(options: dict[str, Any], root: Path | None, further: str, *, without_sandbox: bool) -> None:
     if further:
-        raise CallerError(
-            "the editor says what to begin with, and what to go on with", path="--acp", hint="leave it out"
-        )
+        raise CallerError("the editor chooses the prompt and the chat", path="--acp", hint="omit PROMPT and --resume")
     if options["access"]:
         parse_access(options["access"], "--access")
 
@@ -336,5 +331,5 @@ def _serve_editor(options: dict[str, Any], root: Path | None, further: str, *, w
 def _load_chat(name: str) -> DurableJob:
     job = find_job(name)
     if job.kind != "chat":
-        raise CallerError(f"the job is no chat but {job.kind}", path=f"--resume {job.id}")
+        raise CallerError(f"the job is a {job.kind}, not a chat", path=f"--resume {job.id}")
     return job

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from typing import Final, NamedTuple
 
 from callboard.cli.approvals import HasTell, show_diff
+from callboard.cli.display import describe_count
 from callboard.coding.agents.job_request import parse_access
 from callboard.coding.chat.session import ChatSession
 from callboard.core import Model
@@ -20,7 +21,7 @@ _COMMAND: Final = re.compile(r"/([A-Za-z-]*)(?:\s+(.*))?", re.DOTALL)
 
 
 class ChatCommand(NamedTuple):
-    """A command; `run` is None for the one that ends the chat."""
+    """A command of a chat. `run` is None for the command that ends the chat."""
 
     arguments: str
     summary: str
@@ -32,7 +33,7 @@ async def _help(_chat: ChatSession, _rest: str, display: HasTell) -> None:
     width = max(map(len, rows))
     for name, summary in rows.items():
         display.tell(f"{name.ljust(width)}  {summary}")
-    display.tell("alt-enter, or a backslash at the end of a line, begins a new line of a prompt", "2")
+    display.tell("alt-enter, or a backslash before enter, starts a new line of the prompt", "2")
 
 
 async def _mode(chat: ChatSession, rest: str, display: HasTell) -> None:
@@ -49,13 +50,12 @@ async def _tools(chat: ChatSession, _rest: str, display: HasTell) -> None:
 
 
 async def _undo(chat: ChatSession, _rest: str, display: HasTell) -> None:
-    display.tell(f"taken back: {', '.join(map(escape, await chat.undo()))}")
+    display.tell(f"undone: {', '.join(map(escape, await chat.undo()))}")
 
 
 def _unknown_cost(model: Model) -> str:
-    """Why the cost is not known, and what to do about it."""
     price = describe_pricing(get_plan(model).prices, model.name, datetime.now(UTC))
-    return f"; what it cost is not known: {price.why or 'not every reply said how many tokens it took'}" + (
+    return f"; the cost is unknown: {price.why or 'not every reply reported its tokens'}" + (
         f" ({price.hint})" if price.hint else ""
     )
 
@@ -63,7 +63,8 @@ def _unknown_cost(model: Model) -> str:
 async def _cost(chat: ChatSession, _rest: str, display: HasTell) -> None:
     usage = chat.usage
     cost = _unknown_cost(chat.model) if chat.cost is None and chat.rounds else f", ${chat.cost or 0.0:.4f}"
-    display.tell(f"{usage.input} tokens in ({usage.cached} cached), {usage.output} out, {chat.rounds} rounds{cost}")
+    rounds = describe_count(chat.rounds, "round")
+    display.tell(f"{usage.input} tokens in ({usage.cached} cached), {usage.output} out, {rounds}{cost}")
 
 
 async def _diff(chat: ChatSession, _rest: str, display: HasTell) -> None:
@@ -72,35 +73,35 @@ async def _diff(chat: ChatSession, _rest: str, display: HasTell) -> None:
 
 async def _clear(chat: ChatSession, _rest: str, display: HasTell) -> None:
     chat.clear()
-    display.tell("the conversation begins anew; files stay as they are")
+    display.tell("started a new conversation; your files did not change")
 
 
 QUIT: Final = "quit"
 COMMANDS: Final[Mapping[str, ChatCommand]] = {
-    "help": ChatCommand("", "shows this", _help),
+    "help": ChatCommand("", "shows this list", _help),
     "mode": ChatCommand("[read-only|edit|full]", "shows or sets what the model may do", _mode),
-    "tools": ChatCommand("", "lists the model's tools, and which of them ask", _tools),
-    "undo": ChatCommand("", "takes back what the last turn changed", _undo),
-    "diff": ChatCommand("", "shows what has changed since the chat's first change", _diff),
-    "cost": ChatCommand("", "shows tokens, rounds, and the cost where prices are known", _cost),
+    "tools": ChatCommand("", "lists the model's tools, and which of them ask you first", _tools),
+    "undo": ChatCommand("", "undoes the changes of the last turn", _undo),
+    "diff": ChatCommand("", "shows all changes of the chat", _diff),
+    "cost": ChatCommand("", "shows tokens, rounds, and the cost if prices are known", _cost),
     "clear": ChatCommand("", "forgets the conversation", _clear),
-    QUIT: ChatCommand("", "leaves", None),
+    QUIT: ChatCommand("", "ends the chat", None),
 }
 _MEANINGS: Final = {
-    "read-only": "the model can only look",
-    "edit": "it looks freely, and asks before it changes or runs something",
-    "full": "nothing is asked",
+    "read-only": "the model can only read",
+    "edit": "the model reads freely, and asks before it changes or runs anything",
+    "full": "the model never asks",
 }
 
 
 def parse_command(line: str) -> tuple[str, str] | None:
-    """The name and the arguments of a command; None for a prompt, such as one that begins with a path."""
+    """Return the name and the arguments of a command, or None for a prompt, such as one that starts with a path."""
     match = _COMMAND.fullmatch(line)
     return (match[1], (match[2] or "").strip()) if match else None
 
 
 async def run_command(chat: ChatSession, name: str, rest: str, display: HasTell) -> None:
-    """Runs a command, or tells which there are where none has this name. Raises CallerError."""
+    """Run a command, or suggest one if the name is unknown. Raises CallerError."""
     command = COMMANDS.get(name)
     if command is None or command.run is None:
         display.tell(f"no command /{name}; {suggest(name, COMMANDS)}", "33")

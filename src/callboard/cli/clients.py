@@ -1,6 +1,6 @@
 """`callboard codex`, `claude`, `gemini` and `qwen`: set up a client for the gateway.
 
-Law: no file is written before a yes to every value that would be lost, and a copy of each file is kept beside it.
+Rule: ask about every value that would be lost before writing the first file, and keep a copy beside each file.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import json
 import os
 import shlex
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -28,33 +29,33 @@ from callboard.configuration.edit_config import (
     set_json_values,
     set_toml_values,
 )
-from callboard.errors import CallerError
+from callboard.errors import CallerError, ProviderError
 from callboard.providers import Transport
 from callboard.servers.gateway.backend import Backend
 from callboard.servers.gateway.circuit_breaker import SharedCircuitBreaker
 from callboard.servers.gateway.settings import BackendSettings
 
 NO_KEY = "callboard"
-"""What a client sends that wants a key, where the gateway wants none."""
+"""Key for a client that requires one, if the gateway needs none."""
 
 
 class ClientOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """Values that a client's settings are made of."""
+    """The values for a client's settings."""
 
     gateway: str
-    """Its URL with `/v1`."""
+    """The gateway's URL with `/v1`."""
     models: tuple[str, ...]
-    """The first is the default."""
+    """Names of the models; the first is the default."""
     home: str
     """The client's directory."""
     key: str = ""
-    """The gateway's."""
+    """The gateway's key, or ""."""
     context: int = 0
-    """Tokens that the model reads; 0 if unknown."""
+    """The model's context window in tokens; 0 if unknown."""
 
 
 class ClientFile(msgspec.Struct, frozen=True):
-    """Settings in a file of the client. Of one that is `ours` nothing else is kept."""
+    """Settings in a file of the client. If the file is `ours`, its other settings are removed."""
 
     path: str
     form: Literal["toml", "json"]
@@ -63,8 +64,8 @@ class ClientFile(msgspec.Struct, frozen=True):
 
 
 class Client(msgspec.Struct, frozen=True):
-    """`home` is its directory in the user's, `home_variable` the environment variable that names another. `environment`
-    are variables that it has to be started with, since no file of it can hold what they say.
+    """`home` is the client's directory in the user's home, and `home_variable` the environment variable that overrides
+    it. `environment` returns variables that cannot be set in the client's files.
     """
 
     command: str
@@ -109,7 +110,7 @@ def _codex(options: ClientOptions) -> tuple[ClientFile, ...]:
         "model": options.models[0],
         "model_provider": "callboard",
         "model_catalog_json": catalogue,
-        "web_search": "disabled",  # it is OpenAI that runs it
+        "web_search": "disabled",  # OpenAI runs it
         "model_providers": {"callboard": provider},
     }
     models = [_catalogue_entry(name, place, options.context) for place, name in enumerate(options.models, 1)]
@@ -120,7 +121,7 @@ def _codex(options: ClientOptions) -> tuple[ClientFile, ...]:
 
 
 def _catalogue_entry(name: str, place: int, context: int) -> dict[str, Any]:
-    """What Codex wants to know of a model. Without `apply_patch_tool_type` it is not given the tool."""
+    """Return Codex's catalogue entry of a model. Without `apply_patch_tool_type` the model does not get the tool."""
     return {
         "slug": name,
         "display_name": name,
@@ -149,7 +150,7 @@ def _claude(options: ClientOptions) -> tuple[ClientFile, ...]:
         "ANTHROPIC_DEFAULT_OPUS_MODEL": model,
         "ANTHROPIC_DEFAULT_SONNET_MODEL": model,
         "ANTHROPIC_DEFAULT_HAIKU_MODEL": model,
-        "CLAUDE_CODE_ATTRIBUTION_HEADER": "0",  # it changes from request to request, in front of what a backend keeps
+        "CLAUDE_CODE_ATTRIBUTION_HEADER": "0",  # changes with each request, ahead of the cached prefix
     }
     return (ClientFile(f"{options.home}/settings.json", "json", {"env": variables}),)
 
@@ -158,7 +159,7 @@ def _qwen(options: ClientOptions) -> tuple[ClientFile, ...]:
     generation = {"generationConfig": {"contextWindowSize": options.context}} if options.context else {}
     entry = {"baseUrl": options.gateway, "envKey": "CALLBOARD_API_KEY", **generation}
     values: dict[str, Any] = {
-        # Before 0.24 it knows providers by the names of their protocols only.
+        # Before 0.24, Qwen Code knows providers only by the names of their protocols.
         "modelProviders": {"openai": [{"id": name, "name": name, **entry} for name in options.models]},
         "env": {"CALLBOARD_API_KEY": options.key or NO_KEY},
         "security": {"auth": {"selectedType": "openai"}},
@@ -176,7 +177,7 @@ def _gemini(options: ClientOptions) -> tuple[ClientFile, ...]:
 
 
 def _gemini_environment(options: ClientOptions) -> Mapping[str, str]:
-    """It reads them from a `.env` as well, but from the project's own first, and from none where it trusts no folder."""
+    """Return the variables. A `.env` file does not do: the project's own wins, and untrusted folders have none."""
     return {
         "GOOGLE_GEMINI_BASE_URL": options.gateway.removesuffix("/v1"),
         "GEMINI_API_KEY": options.key or NO_KEY,
@@ -197,31 +198,31 @@ GATEWAY = "http://127.0.0.1:8282/v1"
 _PORT = 8282
 _MOST_MODELS = 100
 _SECRETS = ("key", "token")
-"""How the names end of values that are not shown."""
+"""Endings of the names of values that are not shown."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SetupOptions:
-    """The options of every client's command."""
+    """The options that all clients' commands share."""
 
-    backend: Annotated[str, typer.Option(help="The backend that the gateway is started with.", show_default=False)] = ""
+    backend: Annotated[str, typer.Option(help="The URL of the gateway's backend.", show_default=False)] = ""
     gateway: Annotated[str, typer.Option(help="The gateway's URL.")] = GATEWAY
     model: Annotated[
         str,
-        typer.Option(help="The model to ask for; else the first that gateway or backend lists.", show_default=False),
+        typer.Option(help="The model; by default the first of the gateway or the backend.", show_default=False),
     ] = ""
     key: Annotated[
         str,
         typer.Option(
-            help=f"The key that the gateway wants, if it wants one; it is written into the file. {KEY_HINT}.",
+            help=f"The gateway's key, if it needs one. It is written to the file. {KEY_HINT}.",
             callback=read_key,
             show_default=False,
         ),
     ] = ""
     write: Annotated[
-        bool, typer.Option("--write", help="Write it into the client's files; what else is in them stays.")
+        bool, typer.Option("--write", help="Write the settings to the client's files. Other settings stay.")
     ] = False
-    yes: Annotated[bool, typer.Option("--yes", help="Overwrite without asking.")] = False
+    yes: Annotated[bool, typer.Option("--yes", help="Overwrite settings without asking.")] = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -229,34 +230,34 @@ class ContextOptions(SetupOptions):
     """The options of clients that have a setting for their model's context window."""
 
     context: Annotated[
-        int, typer.Option(min=0, help="Tokens that the model reads; the client makes room before.", show_default=False)
+        int, typer.Option(min=0, help="Context window in tokens, so the client can compact early.", show_default=False)
     ] = 0
 
 
 @takes_options(ContextOptions)
 def codex(options: ContextOptions) -> None:
-    """Print or write the settings of Codex for the gateway: its provider and a catalogue of the models."""
+    """Print or write the settings that Codex needs for the gateway: a provider and a catalogue of models."""
     _configure("codex", options)
 
 
 @takes_options(SetupOptions)
 def claude(options: SetupOptions) -> None:
-    """Print or write the settings of Claude Code for the gateway. They apply to all of Claude Code."""
+    """Print or write the settings that Claude Code needs for the gateway. They apply to all of Claude Code."""
     _configure("claude", options)
 
 
 @takes_options(SetupOptions)
 def gemini(options: SetupOptions) -> None:
-    """Print or write the settings of Gemini CLI for the gateway, and print the variables to start it with.
+    """Print or write the settings that Gemini CLI needs for the gateway, and print the command that starts it.
 
-    It learns the address of the gateway from environment variables only.
+    Gemini CLI reads the gateway's address only from environment variables, so the command sets them.
     """
     _configure("gemini", options)
 
 
 @takes_options(ContextOptions)
 def qwen(options: ContextOptions) -> None:
-    """Print or write the settings of Qwen Code for the gateway."""
+    """Print or write the settings that Qwen Code needs for the gateway."""
     _configure("qwen", options)
 
 
@@ -265,9 +266,10 @@ def _configure(name: str, options: SetupOptions) -> None:
     gateway = _normalize_url(options.gateway, "--gateway")
     backend = _normalize_url(options.backend, "--backend") if options.backend else ""
     urls = [gateway, backend] if backend else [gateway]
+    models, is_running = _ask_servers(urls, options)
     client_options = ClientOptions(
         gateway=gateway,
-        models=(options.model,) if options.model else _list_models(urls, options.key),
+        models=models,
         home=str(_home(client)),
         key=options.key,
         context=options.context if isinstance(options, ContextOptions) else 0,
@@ -275,7 +277,8 @@ def _configure(name: str, options: SetupOptions) -> None:
     files = client.files(client_options)
     if options.write:
         _write(files, options.yes)
-    typer.echo(f"# the gateway\n{_serve_command(gateway, backend)}\n")
+    if not is_running:
+        typer.echo(f"# the gateway\n{_serve_command(gateway, backend)}\n")
     if not options.write:
         for file in files:
             typer.echo(f"# {file.path}\n{_with_values('', file)}")
@@ -285,7 +288,6 @@ def _configure(name: str, options: SetupOptions) -> None:
 
 
 def _normalize_url(url: str, option: str) -> str:
-    """With its `/v1`, where it has no path."""
     parts = urlsplit(url)
     if parts.scheme not in {"http", "https"} or not parts.netloc:
         raise CallerError("not a URL", path=option, hint="such as http://127.0.0.1:8080/v1")
@@ -302,26 +304,31 @@ def _serve_command(gateway: str, backend: str) -> str:
     return f"callboard serve --backend {backend or 'URL'}{'' if port in (None, _PORT) else f' --port {port}'}"
 
 
-def _list_models(urls: list[str], key: str) -> tuple[str, ...]:
-    """The models that the first of the URLs lists. Raises CallerError where none does."""
+def _ask_servers(urls: list[str], options: SetupOptions) -> tuple[tuple[str, ...], bool]:
+    """Return the named model, or the models of the first URL that lists any, and whether the gateway is running.
 
-    async def ask() -> tuple[str, ...]:
-        transport = Transport(connect_timeout=3.0, idle_timeout=10.0, retries=0)
-        try:
-            for url in urls:
+    Raises CallerError without a model. The first URL is the gateway's.
+    """
+
+    async def ask() -> tuple[tuple[str, ...], bool]:
+        models: tuple[str, ...] = (options.model,) if options.model else ()
+        is_running = False
+        async with aclosing(Transport(connect_timeout=3.0, idle_timeout=10.0, retries=0)) as transport:
+            with suppress(ProviderError):
+                await transport.connect(urls[0])
+                is_running = True
+            for url in () if models else urls:
                 backend = Backend(BackendSettings(url=url), transport, SharedCircuitBreaker())
-                await backend.refresh_models(key, 0.0)
-                if listed := backend.model_names():
-                    return listed[:_MOST_MODELS]
-        finally:
-            await transport.aclose()
-        return ()
+                await backend.refresh_models(options.key, 0.0)
+                if models := tuple(backend.model_names()[:_MOST_MODELS]):
+                    break
+        return models, is_running
 
-    models = asyncio.run(ask())
+    models, is_running = asyncio.run(ask())
     if not models:
-        hint = "say --model NAME, or start the gateway first"
-        raise CallerError("which model? none is listed", path=" or ".join(urls), hint=hint)
-    return models
+        hint = "give --model NAME, or start the gateway first"
+        raise CallerError("no model is listed", path=" or ".join(urls), hint=hint)
+    return models, is_running
 
 
 def _with_values(text: str, file: ClientFile) -> str:
@@ -330,13 +337,13 @@ def _with_values(text: str, file: ClientFile) -> str:
 
 
 def _write(files: Iterable[ClientFile], yes: bool) -> None:
-    """Asks what is to be asked of all files, then writes them.
+    """Ask about the changes to all files, then write the files.
 
-    Raises CallerError for a file that cannot be changed, typer.Abort after a no; nothing is written then.
+    Raises CallerError for a file that cannot be changed, typer.Abort after a no. Then no file is written.
     """
     changes: list[tuple[ClientFile, Path, str, str]] = []
-    for file in sorted(files, key=lambda file: not file.ours):  # those that the others point to come first
-        path = Path(file.path).resolve()  # a link stays one
+    for file in sorted(files, key=lambda file: not file.ours):  # files that others refer to come first
+        path = Path(file.path).resolve()  # keeps a symbolic link
         before = read_config(path)
         try:
             after = _with_values(before, file)
@@ -344,7 +351,7 @@ def _write(files: Iterable[ClientFile], yes: bool) -> None:
         except CallerError as error:
             raise CallerError(error.message, path=file.path, hint=error.hint) from None
         if after == before:
-            typer.echo(f"{file.path} says so already", err=True)
+            typer.echo(f"{file.path} already has these settings", err=True)
             continue
         if changed and not yes:
             for line in changed:
@@ -357,13 +364,12 @@ def _write(files: Iterable[ClientFile], yes: bool) -> None:
         if before:
             backup = _new_backup(path)
             _write_atomically(backup, before, path)
-            backup_note = f"; what it was is in {backup}"
+            backup_note = f"; the old file is {backup}"
         _write_atomically(path, after, path)
         typer.echo(f"wrote {file.path}{backup_note}", err=True)
 
 
 def _changed_values(before: str, file: ClientFile) -> list[str]:
-    """What would be another, or be gone."""
     if not before:
         return []
     if file.ours:
@@ -376,7 +382,6 @@ def _changed_values(before: str, file: ClientFile) -> list[str]:
 
 
 def _shorten(path: str, value: Any) -> str:
-    """A value in a line; what may be a secret is not for the screen."""
     if value and path.lower().endswith(_SECRETS):
         return "***"
     text = json.dumps(value, ensure_ascii=False)
@@ -384,7 +389,6 @@ def _shorten(path: str, value: Any) -> str:
 
 
 def _new_backup(path: Path) -> Path:
-    """The path of a copy that is not there yet."""
     number = 1
     while (backup := path.with_name(f"{path.name}.before-callboard-{number}")).exists():
         number += 1
@@ -392,7 +396,7 @@ def _new_backup(path: Path) -> Path:
 
 
 def _write_atomically(path: Path, text: str, like: Path) -> None:
-    """Whole or not at all. Only the owner can read a new file, since it may hold a key."""
+    """Replace the file atomically. Only the owner can read a new file, since it may hold a key."""
     mode = like.stat().st_mode & 0o777 if like.exists() else 0o600
     new = path.with_name(f".{path.name}.{os.getpid()}.new")
     try:

@@ -1,11 +1,10 @@
 """Commands that are imported when they are called, and the layout of `--help`.
 
-The root group knows each command's name and summary from a table, so that `callboard --help` and the completion of a
-command's name import no command. A command's module is imported when its arguments are parsed.
+The root group has a table of names and summaries, so `callboard --help` and the completion of command names import no
+command. A command's module is imported when its arguments are parsed.
 
-`--help` differs from Typer's in three points: it is plain text, because Typer's own imports rich and a Markdown parser,
-which take longer than all the rest; paragraphs flow, whatever the lines of a docstring are; and an option shows a type
-only where something is to be typed.
+`--help` differs from Typer's in three points. It is plain text, because importing rich takes longer than everything
+else. The lines of a docstring's paragraph are joined. An option shows a type only if it takes a value.
 """
 
 from __future__ import annotations
@@ -44,10 +43,10 @@ class _Help(_Base):
 
 
 class CliCommand(_Help, TyperCommand):
-    """A command with our help. `-name` is its option `--name` too, if no option is called so."""
+    """A command with our help. It also accepts `-name` for its option `--name`."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Write each such option with two dashes, up to a lone `--`."""
+        """Replace `-name` by `--name`, up to a lone `--`."""
         names = {name for each in self.get_params(ctx) for name in (*each.opts, *each.secondary_opts)}
         end = args.index("--") if "--" in args else len(args)
         own = [f"-{each}" if each[:1] == "-" and f"-{each.partition('=')[0]}" in names else each for each in args[:end]]
@@ -63,23 +62,23 @@ class CliGroup(_Help, TyperGroup):
 
 
 class DefaultGroup(CliGroup):
-    """A group whose command `run` is meant where the first argument is the name of no command."""
+    """A group that runs its command `run` if the first argument is not a command."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Put the command's name in front of arguments that have none."""
+        """Add the command's name to arguments without one."""
         if args and args[0] not in self.commands and args[0] not in self.get_help_option_names(ctx):
             args = ["run", *args]
         return super().parse_args(ctx, args)
 
 
 class LazyCommand(TyperCommand):
-    """Stands for a command whose module is not imported yet.
+    """A placeholder for a command whose module is not imported yet.
 
     Args:
-        name: What a person types.
-        target: Where the command is, as `module:attribute`: a function, or a `typer.Typer` with commands of its own.
-        help: The summary of the command's own help, word by word.
-        extra: What has to be installed before the module can be imported.
+        name: The command's name.
+        target: The command as `module:attribute`: a function, or a `typer.Typer` with commands.
+        help: The exact summary line of the command's own help.
+        extra: The extra that must be installed before the module can be imported.
     """
 
     def __init__(self, name: str, target: str, help: str, extra: str = "") -> None:  # noqa: A002  # Typer's name
@@ -103,23 +102,23 @@ class LazyCommand(TyperCommand):
         return command
 
     def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
-        """Have the command itself parse its arguments; the context leads to it, not to this stand-in."""
+        """Let the real command parse its arguments and own the context."""
         return self.load().make_context(info_name, args, parent=parent, **extra)
 
 
 def new_app(**settings: Any) -> typer.Typer:
-    """A Typer whose help is plain text and whose exceptions are left to `main`."""
+    """Make a Typer with plain-text help whose exceptions reach `main`."""
     context = {"max_content_width": _MAX_WIDTH}
     return typer.Typer(rich_markup_mode=None, pretty_exceptions_enable=False, context_settings=context, **settings)
 
 
 def join_lines(text: str) -> str:
-    """The text with one line for each paragraph."""
+    """Return the text with one line per paragraph."""
     return "\n\n".join([" ".join(paragraph.split()) for paragraph in text.split("\n\n")])
 
 
 def summary(text: str | None) -> str:
-    """The first paragraph, in one line."""
+    """Return the first paragraph in one line."""
     return join_lines(text or "").partition("\n\n")[0]
 
 

@@ -1,6 +1,6 @@
 """Shell completion of the values of options and arguments.
 
-Nothing is requested over the network, and no code of a project is run: what cannot be read at once is not offered.
+Completion sends no network requests and runs no code of a project. It offers only values that can be read at once.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from pathlib import Path
 from typing import TypeAlias
 
 Complete: TypeAlias = Callable[[str], list[str]]
-"""The completions of the beginning of a word."""
+"""Return the completions of an incomplete word."""
 
 
 def _make_completion(values: Callable[[], Iterable[str]]) -> Complete:
     def complete(incomplete: str) -> list[str]:
         try:
             return [value for value in values() if value.startswith(incomplete)]
-        except Exception:  # noqa: BLE001  # a traceback would be printed into the command line
+        except Exception:  # noqa: BLE001  # a traceback would appear in the command line
             return []
 
     return complete
@@ -67,7 +67,7 @@ def _list_servers() -> list[str]:
 
 
 def _list_tools() -> list[str]:
-    """The tools of our own ensembles: finding others would run code."""
+    """Return the tools of our own ensembles: finding others would run code."""
     from callboard.configuration import load_configuration  # noqa: PLC0415  # as above
 
     described = load_configuration(("io",))["ensembles"]

@@ -1,4 +1,4 @@
-"""`callboard dialects`: how models spell calls, each dialect with an example."""
+"""`callboard dialects` and `callboard parse`: how models write calls."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ from callboard.plugins import plugins
 
 
 class Reason(StrEnum):
-    """Why the text ends."""
+    """The reason why the text ends."""
 
     STOP = "stop"
     LENGTH = "length"
@@ -52,20 +52,22 @@ class Reason(StrEnum):
 def parse_text(
     file: Annotated[str, typer.Argument(help="A file, or `-` for standard input.")] = "-",
     dialect: Annotated[
-        str, typer.Option(help="How calls are spelled (callboard dialects), or a model's tokenizer_config.json.")
+        str, typer.Option(help="How calls are written (see callboard dialects), or a model's tokenizer_config.json.")
     ] = "auto",
     tools: Annotated[
         str,
-        typer.Option(help="A JSON file: a list of {name, description?, parameters?, cli?}.", show_default=False),
+        typer.Option(
+            help="A JSON file of tools: a list of {name, description?, parameters?, cli?}.", show_default=False
+        ),
     ] = "",
-    chunk: Annotated[int, typer.Option(min=0, help="Feed the text in pieces of so many characters; 0: whole.")] = 0,
+    chunk: Annotated[int, typer.Option(min=0, help="Feed the text in pieces of this many characters; 0: whole.")] = 0,
     start_in_reasoning: Annotated[
-        bool, typer.Option("--start-in-reasoning", help="The text begins inside reasoning.")
+        bool, typer.Option("--start-in-reasoning", help="The text starts inside reasoning.")
     ] = False,
-    reason: Annotated[Reason, typer.Option(help="Why the text ends.")] = Reason.STOP,
-    stream: Annotated[bool, typer.Option("--stream", help="Print one event a line.")] = False,
+    reason: Annotated[Reason, typer.Option(help="The reason why the text ends.")] = Reason.STOP,
+    stream: Annotated[bool, typer.Option("--stream", help="Print one event per line.")] = False,
 ) -> None:
-    """Find the calls in a text and print one JSON object: text, reasoning, invocations, dialect, notes."""
+    """Find the calls in a text and print them as one JSON object."""
     if file == tools == "-":
         raise CallerError("the text and the tools cannot both come from standard input")
     declared = read_declarations(tools) if tools else None
@@ -112,23 +114,24 @@ _CALLS: tuple[tuple[dict[str, Any], dict[str, Any]], ...] = (
     ({"city": "Oslo", "days": 2}, {"city": "Rome", "days": 1}),
     ({"command": "ls -l docs"}, {"command": "cat README.md"}),
 )
-"""Two calls of each tool. A dialect is shown with the first tool whose calls it can spell."""
+"""Two calls of each tool. The example uses the first tool whose calls the dialect can spell."""
 _RESULTS = ("Two clear days.", "architecture.md  cli.md")
 
 
 def dialects(
     name: Annotated[
-        str, typer.Argument(help="Show this one in full.", show_default=False, autocompletion=complete.dialects)
+        str, typer.Argument(help="A dialect to show in full.", show_default=False, autocompletion=complete.dialects)
     ] = "",
     template: Annotated[
         str,
         typer.Option(
-            help="Name the dialect of this file: a chat template, or a tokenizer_config.json.", show_default=False
+            help="Name the dialect in this file: a chat template or a tokenizer_config.json.",
+            show_default=False,
         ),
     ] = "",
     as_json: Json = False,
 ) -> None:
-    """Show the formats of calls in text: every dialect with an example, or one in full."""
+    """Show how models write calls: every dialect with an example, or one dialect in full."""
     if name and template:
         raise typer.BadParameter("name a dialect or give a template, not both")
     if template:
@@ -143,12 +146,12 @@ def dialects(
 
 
 def list_dialects() -> dict[str, Dialect]:
-    """Ours and those of plug-ins, by their names. Raises CallerError for a plug-in that cannot be loaded."""
+    """Return all dialects by name, including dialects of plug-ins. Raises CallerError if a plug-in cannot be loaded."""
     return {**DIALECTS, **{dialect.name: dialect for dialect in plugins("callboard.dialects")}}
 
 
 def read_text(file: str) -> str:
-    """The text of a file, or of standard input. Raises CallerError."""
+    """Read a file, or standard input. Raises CallerError."""
     try:
         data = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
     except OSError as error:
@@ -157,7 +160,7 @@ def read_text(file: str) -> str:
 
 
 def read_declarations(file: str) -> list[ToolDeclaration]:
-    """The tools that a JSON file lists. Raises CallerError."""
+    """Read the tools of a JSON file. Raises CallerError."""
 
     class Row(msgspec.Struct):
         name: str
@@ -179,12 +182,12 @@ def _dialect_of_template(template: str) -> Dialect:
         return _dialect_of_config(template)
     dialect = dialect_of_template(read_text(template))
     if dialect is None:
-        raise CallerError("it shows no dialect that is known", path=template, hint="auto reads most of them")
+        raise CallerError("the template shows no known dialect", path=template, hint="auto reads most of them")
     return dialect
 
 
 def read_config(file: str) -> dict[str, Any]:
-    """What a model's tokenizer_config.json holds. Raises CallerError."""
+    """Read a model's tokenizer_config.json. Raises CallerError."""
     try:
         return msgspec.json.decode(read_text(file), type=dict[str, Any])
     except (msgspec.MsgspecError, RecursionError):
@@ -192,12 +195,12 @@ def read_config(file: str) -> dict[str, Any]:
 
 
 def find_dialect(name: str) -> Dialect:
-    """The dialect of that name, or the one that a model's tokenizer_config.json describes. Raises CallerError."""
+    """Return the dialect with this name, or the dialect of a tokenizer_config.json. Raises CallerError."""
     return _dialect_of_config(name) if name.endswith(".json") else get_dialect(name)
 
 
 def read_facts(file: str) -> dict[str, Any]:
-    """What a tokenizer_config.json says of its model, as a profile; nothing for another name. Raises CallerError."""
+    """Return the facts of a tokenizer_config.json as a profile, or {} for another name. Raises CallerError."""
     if not file.endswith(".json"):
         return {}
     row = find_dialect(file)
@@ -208,7 +211,6 @@ def read_facts(file: str) -> dict[str, Any]:
 
 
 def _dialect_of_config(file: str) -> Dialect:
-    """As its `response_template` says, else as its chat template shows."""
     config = read_config(file)
     shown = None if "response_template" in config else dialect_of_template(str(config.get("chat_template", "")))
     return shown or read_response_template(config, file)
@@ -231,7 +233,6 @@ def _describe_in_full(dialect: Dialect) -> dict[str, Any]:
 
 
 def _find_example(dialect: Dialect) -> tuple[ToolDeclaration, list[InvocationCanister], ResultCanister]:
-    """A tool, two calls of it that the dialect can spell, and the result of the first."""
     for (name, description, types), arguments, result in zip(_TOOLS, _CALLS, _RESULTS, strict=True):
         properties = {key: {"type": kind} for key, kind in types.items()}
         schema = {"type": "object", "properties": properties, "required": list(types)}
@@ -242,7 +243,7 @@ def _find_example(dialect: Dialect) -> tuple[ToolDeclaration, list[InvocationCan
         except NotSpellable:
             continue
         return tool, calls, ResultCanister(contents(result), invocation_id="call_0_0")
-    raise CallerError("it spells none of the examples", path=f"dialect {dialect.name}")
+    raise CallerError("the dialect can write none of the examples", path=f"dialect {dialect.name}")
 
 
 def _as_json(value: Any) -> str:

@@ -1,4 +1,4 @@
-"""Print a run for a person: the reply's text on standard output as it arrives, all else on standard error, a line each."""
+"""Print a run: the reply's text on standard output as it arrives, everything else as lines on standard error."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ class Display:
                 if excerpt and self._verbose:
                     self.tell(f"   {collapse(excerpt)}", "31")
             case Note(code="failed_call") if not self._verbose:
-                pass  # its result says so too
+                pass  # its result repeats it
             case Note(kind=kind, text=text) if self._verbose or kind == "alert":
                 self.tell(f"note ({kind}): {collapse(text)}", "33")
             case RoundStarted(number=number) if self._verbose:
@@ -104,7 +104,7 @@ class Display:
                 pass
 
     def tell(self, line: str, color: str = "") -> None:
-        """A line on standard error, behind whatever line of text is open, without what a terminal would obey."""
+        """Print a line on standard error without control characters. End an open line of text first."""
         line = strip_controls(line)
         self._end_line()
         self._end_reasoning()
@@ -125,7 +125,7 @@ class Display:
 
 
 def result_text(canister: ResultCanister) -> str:
-    """A result's text; without text, what it holds instead."""
+    """Return a result's text, or a description of its other content."""
     return canister.text or " ".join([_describe_content(part) for part in canister.content])
 
 
@@ -153,13 +153,13 @@ EXIT_CODES: Final[Mapping[tuple[str, bool], int]] = {
     ("cancelled", False): 130,
     ("cancelled", True): 130,
 }
-"""By a job's state, and whether evidence is missing."""
+"""Exit codes by a job's state and whether evidence is missing."""
 
 _COLORS: Final = {"completed": "32", "failed": "31", "cancelled": "33", "running": "36", "waiting": "35"}
 
 
 class JobDisplay(Display):
-    """Shows the steps of a job; as JSON, a line each."""
+    """Shows the steps of a job, as text or as lines of JSON."""
 
     def __init__(self, out: TextIO, err: TextIO, *, verbose: bool, as_json: bool) -> None:
         super().__init__(out, err, verbose=verbose, color=err.isatty() and "NO_COLOR" not in os.environ)
@@ -169,7 +169,7 @@ class JobDisplay(Display):
 
         if self.as_json:
             line = encode_step(step)
-            # A terminal obeys some characters that JSON has as they are.
+            # JSON may contain control characters that a terminal obeys.
             line = json.dumps(json.loads(line)).encode() if self._terminal else line
             self._out.buffer.write(line + b"\n")
             self._out.buffer.flush()
@@ -183,12 +183,12 @@ class JobDisplay(Display):
             case Notice(text=text):
                 self.tell(text, "2")
             case Resumed():
-                self.tell("goes on where it was", "2")
+                self.tell("continues where it stopped", "2")
             case PromptSent(text=text):
                 if self._verbose:
                     self.tell(text, "2")
             case TreeSnapshot():
-                pass  # forks begin with it
+                pass  # only forks use it
             case _:
                 self.show(step)
 
@@ -198,9 +198,9 @@ class JobDisplay(Display):
 
 
 def print_outcome(job: DurableJob, display: Display) -> None:
-    """Shows what a person needs to know at a job's end."""
+    """Show a job's outcome and the commands for its change."""
     output = read_output(job)
-    # The error says where, and what to do, too.
+    # The error also has the place and the hint.
     why = collapse(job.error or job.reason, 1000)
     is_completed = job.state == "completed"
     is_untested = is_completed and output.tests.startswith(UNTESTED)
@@ -211,12 +211,13 @@ def print_outcome(job: DurableJob, display: Display) -> None:
     if job.kind in ("review", "triage") and output.summary:
         print_safely(f"{output.summary}\n")
     if output.patch and is_completed:
-        display.tell(f"the change is in {output.patch}; take it with: git apply {shlex.quote(output.patch)}")
+        display.tell(f"the change is in {output.patch}; apply it with: git apply {shlex.quote(output.patch)}")
     elif output.patch:
         display.tell(f"the unfinished change is in {output.patch}")
     elif (branch := output.branch) and output.commits:
         unfinished = "" if is_completed else "the unfinished change is on "
-        display.tell(f"{unfinished}branch {branch}, {len(output.commits)} commits, {len(output.files)} files")
+        commits = describe_count(len(output.commits), "commit")
+        display.tell(f"{unfinished}branch {branch}, {commits}, {describe_count(len(output.files), 'file')}")
         take = f"    take: git merge {branch}" if is_completed else ""
         display.tell(f"look: git diff HEAD...{branch}{take}    drop: callboard undo {job.id}")
     if output.tests:
@@ -226,6 +227,11 @@ def print_outcome(job: DurableJob, display: Display) -> None:
     display.tell(f"job {job.id}: callboard jobs show {job.id}, callboard jobs logs {job.id}", "2")
 
 
+def describe_count(number: int, noun: str) -> str:
+    """Return the number with its noun, such as `1 call` or `2 calls`."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
 def print_safely(text: str) -> None:
-    """Prints the text; on a terminal without what that would obey."""
+    """Print the text; on a terminal without control characters."""
     sys.stdout.write(strip_controls(text) if sys.stdout.isatty() else text)

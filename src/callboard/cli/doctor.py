@@ -35,38 +35,36 @@ class DoctorOptions(BackendOptions):
     """The options of `callboard doctor`."""
 
     model: Annotated[
-        str, typer.Option(help="The model; else the first that the backend lists.", show_default=False)
+        str, typer.Option(help="The model; by default the first that the backend lists.", show_default=False)
     ] = ""
     sandbox: Annotated[
         bool,
-        typer.Option("--sandbox", help="Say instead which sandbox commands run in, why, and what it does not hold."),
+        typer.Option("--sandbox", help="Check the sandbox instead: which one is used, why, and what it leaves open."),
     ] = False
-    quick: Annotated[
-        bool, typer.Option("--quick", help="Ask only what the clients themselves ask: about nine requests.")
-    ] = False
+    quick: Annotated[bool, typer.Option("--quick", help="Send only the requests that clients send, about nine.")] = (
+        False
+    )
     write: Annotated[
         bool,
         typer.Option(
-            "--write", help="Write what was found out of the model, with its evidence, into your own callboard.toml."
+            "--write", help="Write the facts about the model, with their evidence, to your own callboard.toml."
         ),
     ] = False
     seconds: Annotated[
         float, typer.Option(min=1, help="Time limit for all checks, in seconds. Remaining checks are skipped.")
     ] = 110.0
-    requests: Annotated[int, typer.Option(min=1, help="Maximum number of requests. Remaining checks are skipped.")] = (
-        150
-    )
+    requests: Annotated[int, typer.Option(min=1, help="Maximum requests. Remaining checks are skipped.")] = 150
     as_json: Json = False
 
 
 @takes_options(DoctorOptions)
 def doctor(options: DoctorOptions) -> None:
-    """Check if a backend works with Codex, Claude Code, Gemini CLI and Qwen Code, and find out its facts.
+    """Check whether Codex, Claude Code, Gemini CLI and Qwen Code can work with a backend, and what it supports.
 
-    Clients' requests go through a gateway in this process: what works, what is lost, what helps. Then the backend is
-    asked itself: whether it holds schemas, gives log-probabilities, goes on from a prefill, and so on.
-    With --write these questions come first. The exit code is 0 if every client can work; with --sandbox, if jobs can
-    run commands.
+    First it sends the clients' requests through a gateway in this process, and reports what works, what is lost and
+    what helps. Then it asks the backend directly: does it enforce schemas, return log-probabilities, continue a
+    prefill? With --write these checks come first. The exit code is 0 if every client can work; with --sandbox, if
+    jobs can run commands.
     """
     if options.sandbox:
         _print_sandboxes(as_json=options.as_json)
@@ -75,7 +73,7 @@ def doctor(options: DoctorOptions) -> None:
     from callboard.servers.gateway.doctor.run import FACTS_FIRST, GROUPS, examine  # noqa: PLC0415
 
     settings = load_gateway_settings("", {}, options.settings()).backends[0]
-    file_settings = settings_here()  # here, so that a mistake in a file is told before all questions and not after
+    file_settings = settings_here()  # read first, to report mistakes in a file before any request
     local, as_json = options.local, options.as_json
     url = settings.display_url if settings.url else f"local:{local}"
     if local and not local.endswith(".gguf"):
@@ -93,7 +91,7 @@ def doctor(options: DoctorOptions) -> None:
 
         def tell_stopped() -> None:
             progress.stop()
-            typer.echo("stopped; nothing is written" if options.write else "stopped", err=True)
+            typer.echo("stopped; nothing was written" if options.write else "stopped", err=True)
 
         report = interrupt.run(examination, tell_stopped)
     if as_json:
@@ -109,7 +107,6 @@ def doctor(options: DoctorOptions) -> None:
 
 
 def _compare_with_file(report: DoctorReport, url: str, settings: Settings) -> str:
-    """A line about facts that an earlier call wrote, "" if there are none. Raises CallerError."""
     examined = resolve(report.model, settings.profile(report.model)).examined
     if examined is None or len(report.backend) < 2:
         return ""
@@ -118,9 +115,8 @@ def _compare_with_file(report: DoctorReport, url: str, settings: Settings) -> st
 
 
 def _write_facts(report: DoctorReport, url: str) -> str:
-    """Write the facts, and return a line about it. Raises CallerError."""
     if not report.facts:
-        return f"nothing is written, for no fact follows from what {report.model} answered"
+        return f"nothing was written: the answers of {report.model} show no facts"
     path = user_file(os.environ)
     facts = {fact: FactEvidence(value, report.evidence[fact]) for fact, value in report.facts.items()}
     examined = Examination(url=url, version=report.version, date=time.strftime("%Y-%m-%d"))
@@ -135,7 +131,6 @@ def _write_facts(report: DoctorReport, url: str) -> str:
 
 
 def _print_sandboxes(*, as_json: bool) -> NoReturn:
-    """Prints which sandbox is used, and exits."""
     report = asyncio.run(examine_sandboxes())
     if as_json:
         typer.echo(msgspec.json.format(msgspec.json.encode(report)))
@@ -163,7 +158,7 @@ def _sandbox_row(row: SandboxRow) -> list[str]:
 
 
 class _Progress:
-    """The rows as they come; on a terminal what is being asked, and for how long, below them, else a line of it."""
+    """Shows each row when it is ready. A terminal also shows the current check and its time below the rows."""
 
     def __init__(self, *, quiet: bool) -> None:
         self._quiet = quiet
@@ -182,7 +177,7 @@ class _Progress:
         return self
 
     def stop(self) -> None:
-        """Leave the terminal to others."""
+        """Stop drawing, so that others can use the terminal."""
         if self._bar is not None:
             self._bar.stop()
 
@@ -200,7 +195,7 @@ class _Progress:
         if self._quiet:
             return
         if self._bar is not None:
-            self._bar.stop()  # what is below is erased, for the row may go to the same terminal
+            self._bar.stop()  # erases the line below: the row may go to the same terminal
         typer.echo("\n".join(_lines(row)))
         if self._bar is not None:
             self._bar.start()
@@ -225,7 +220,7 @@ def _advice(report: DoctorReport, where: str) -> str:
     if not report.clients:
         return "\nno client can work: the backend does not answer"
     if any(row.state == "not asked" for row in report.clients):
-        return "\nnot every client was asked: --seconds and --requests say how much is"
+        return "\nnot every client was checked: raise --seconds or --requests"
     if report.flags:
-        return f"\nevery client that can work does so with\ncallboard serve {where} {' '.join(report.flags)}"
-    return "\nnot every client can work, and nothing that was tried helps"
+        return f"\nclients that can work need\ncallboard serve {where} {' '.join(report.flags)}"
+    return "\nnot every client can work, and no flag helps"

@@ -1,6 +1,6 @@
 """Open the store of jobs for a command, and find a job in it.
 
-SQLAlchemy is imported when a command needs it: a quarter of a second that `--help` does not pay.
+SQLAlchemy is imported only if a command needs it, because that takes a quarter of a second.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 PATIENCE: Final = 10.0
-"""Seconds in which a worker ends a job that is cancelled."""
+"""Seconds to wait until a worker has ended a cancelled job."""
 POLL_SECONDS: Final = 0.1
 
 
 @contextmanager
 def open_store() -> Iterator[DurableStore]:
-    """The store of jobs. Raises CallerError and DatabaseUnavailable."""
+    """Open the store of jobs. Raises CallerError and DatabaseUnavailable."""
     require_extra("jobs")
     from callboard.jobs.database import Database  # noqa: PLC0415  # not for --help
     from callboard.jobs.store import DurableStore  # noqa: PLC0415
@@ -42,7 +42,7 @@ def open_store() -> Iterator[DurableStore]:
 
 
 def change_jobs(work: Callable[[DurableStore], Coroutine[Any, Any, T]]) -> T:
-    """Do something with the store, and close it. A job of this host that goes on by that gets a worker."""
+    """Change jobs in the store, and close it. If this queues a job of this host, start a worker for it."""
     from callboard.cli.background import ensure_worker  # noqa: PLC0415  # not for --help
 
     with open_store() as store:
@@ -53,13 +53,13 @@ def change_jobs(work: Callable[[DurableStore], Coroutine[Any, Any, T]]) -> T:
 
 
 def read_jobs(work: Callable[[DurableStore], Coroutine[Any, Any, T]]) -> T:
-    """Look at something in the store, and close it."""
+    """Read from the store, and close it."""
     with open_store() as store:
         return asyncio.run(work(store))
 
 
 def find_job(name: str) -> DurableJob:
-    """Return the job of this name, or the only one whose name begins so. Raises CallerError."""
+    """Return the job with this name, or the only job whose name starts with it. Raises CallerError."""
 
     async def find(store: DurableStore) -> DurableJob:
         return store.mark_abandoned([await store.get(name)])[0]
@@ -87,7 +87,7 @@ def resume_job_in_worker(job: DurableJob) -> DurableJob:
 
 
 def settle_job(job: DurableJob) -> DurableJob:
-    """Return the job, after the lease of a worker that died has passed: a few seconds at most."""
+    """Return the job. If its worker died, wait until the lease has expired, a few seconds at most."""
     return read_jobs(lambda store: store.end_abandoned(job.id))
 
 
@@ -120,7 +120,7 @@ def cancel_job(job: DurableJob) -> DurableJob:
 
 
 def list_jobs() -> Sequence[JobSummary]:
-    """All jobs, the newest first."""
+    """Return all jobs, the newest first."""
     if not may_have_jobs():
         return []
 
@@ -131,7 +131,7 @@ def list_jobs() -> Sequence[JobSummary]:
 
 
 def read_output(job: DurableJob) -> JobOutput:
-    """The output of a coding job or a chat; of another job its text."""
+    """Return the output of a coding job or a chat, or the text of another job."""
     output = job.output or {}
     read: JobOutput = msgspec.convert({"summary": output.get("text", ""), **output}, JobOutput, strict=False)
     return read

@@ -1,6 +1,6 @@
 """`callboard eval`: how well a model calls tools, asked in one or several ways.
 
-The progress of `callboard eval` on standard error: a bar on a terminal, some lines elsewhere.
+Progress goes to standard error: a bar on a terminal, otherwise some lines.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ from callboard.profiles import resolve
 from callboard.text.display import escape
 
 _LINES: Final = 24
-"""Lines where there is no terminal, about."""
+"""Approximate number of progress lines without a terminal."""
 
 
 class EvalProgress:
     """Shows how far a run is.
 
     Args:
-        total: Outcomes that are to come.
+        total: Number of expected outcomes.
     """
 
     def __init__(self, total: int) -> None:
@@ -88,7 +88,7 @@ class EvalProgress:
         self.stop()
 
     def stop(self) -> None:
-        """Show nothing more, and say how long it took."""
+        """Remove the bar, and print the total time."""
         if self._bar is not None:
             self._bar.stop()
             self._bar = None
@@ -114,7 +114,6 @@ class EvalProgress:
 
 
 def _describe(outcome: TaskOutcome) -> str:
-    """`solved`, `failed`, or the label of the miss."""
     if outcome.record.failure:
         return "failed"
     task = outcome.task
@@ -133,11 +132,11 @@ app = typer.Typer(
 app.command("add")(add)
 
 COUNT: Final = 48
-"""Tasks of a first impression: a model of this machine needs some minutes for them."""
+"""Default number of tasks. A local model needs some minutes for them."""
 _CATEGORIES: Final[Mapping[str, int | None]] = {"simple_python": None, "multiple": None, "irrelevance": None}
-"""Those of BFCL that are taken unless others are named."""
+"""Default categories of BFCL."""
 _MAX_EXCLUDE: Final = 64 * 1024 * 1024
-"""Bytes of a file of identifiers."""
+"""Maximum bytes of a file of identifiers."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -163,7 +162,7 @@ repeatable.",
     categories: Annotated[
         list[str] | None,
         typer.Option(
-            help="NAME or NAME:COUNT, with commas between; repeatable. By default all, and of bfcl simple_python, \
+            help="NAME or NAME:COUNT, separated by commas; repeatable. By default all; for bfcl simple_python, \
 multiple and irrelevance.",
             show_default=False,
         ),
@@ -171,14 +170,14 @@ multiple and irrelevance.",
     count: Annotated[
         int | None,
         typer.Option(
-            min=1, help="Tasks in all, shared out among the categories without a COUNT.", show_default=str(COUNT)
+            min=1, help="Total number of tasks, shared among the categories without a COUNT.", show_default=str(COUNT)
         ),
     ] = None
-    seed: Annotated[int, typer.Option(help="Which tasks are drawn: another seed draws others.")] = 0
+    seed: Annotated[int, typer.Option(help="The random seed for choosing tasks.")] = 0
     exclude: Annotated[
         list[str] | None,
         typer.Option(
-            help="A file with the identifiers of tasks that are not taken, or with what --json printed; repeatable.",
+            help="Skip the tasks of this file: one identifier a line, or the output of --json; repeatable.",
             show_default=False,
         ),
     ] = None
@@ -198,17 +197,17 @@ that is asked as a plain client would."
         ),
     ] = "agent"
     base_url: Annotated[
-        str, typer.Option(help="The endpoint that the agent or the gateway asks.", show_default=False)
+        str, typer.Option(help="The endpoint that the agent or the gateway sends requests to.", show_default=False)
     ] = ""
-    concurrency: Annotated[int, typer.Option(min=1, max=256, help="Tasks under way at once.")] = 1
+    concurrency: Annotated[int, typer.Option(min=1, max=256, help="Number of concurrent tasks.")] = 1
     timeout: Annotated[
-        float, typer.Option(min=0.001, help="Seconds that a reply may take; a slower one counts as failed.")
+        float, typer.Option(min=0.001, help="Seconds to wait for a reply; a slower one counts as failed.")
     ] = TIMEOUT
-    max_tokens: Annotated[int, typer.Option(min=1, help="Tokens that a reply may have.")] = MAX_TOKENS
+    max_tokens: Annotated[int, typer.Option(min=1, help="Maximum tokens of a reply.")] = MAX_TOKENS
     report: Annotated[
         str,
         typer.Option(
-            help="Write an HTML page with plots, and every miss with its conversation, to this file.",
+            help="Write an HTML page with plots and the conversation of every miss to this file.",
             show_default=False,
         ),
     ] = ""
@@ -216,12 +215,12 @@ that is asked as a plain client would."
         bool,
         typer.Option(
             "--write-profile",
-            help="Write the facts of the best variant into your own callboard.toml; compares all presets unless "
-            "--variants says which.",
+            help="Write the facts of the best variant to your own callboard.toml. Compares all presets, or the "
+            "variants of --variants.",
         ),
     ] = False
     fresh: Annotated[
-        bool, typer.Option("--fresh/--resume", help="Ask everything again, or only what has no answer yet.")
+        bool, typer.Option("--fresh/--resume", help="Ask all tasks again, or only those without an answer.")
     ] = False
     as_json: Json = False
 
@@ -229,10 +228,10 @@ that is asked as a plain client would."
 @app.command("run")
 @takes_options(EvalOptions)
 def run(options: EvalOptions) -> None:
-    """Ask a model tasks with known answers, and show what it solved: `callboard eval MODEL`.
+    """Give a model tasks with known answers, and show what it solved: `callboard eval MODEL`.
 
-    Replies are greedy, and every one is kept: the same command goes on where it was stopped, and what was asked before
-    is not asked again. Ctrl-C shows what is done so far.
+    Replies use greedy decoding, and each one is saved. If you stop the command, run it again to continue: it skips
+    tasks that have an answer. Ctrl-C shows the results so far.
     """
     model = MeasuredModel.from_options(options.model, base_url=options.base_url, via=options.via)
     presets = (FITTED if model.via == "agent" else (ALL,)) if options.write_profile else ()
@@ -271,7 +270,7 @@ def run(options: EvalOptions) -> None:
     def show_partial() -> None:
         progress.stop()
         _print_report(make_report(options.model, tasks, fit_thresholds(outcomes)), options)
-        typer.echo("stopped; what is done is kept, and the same command goes on", err=True)
+        typer.echo("stopped; the results are saved, and the same command continues", err=True)
 
     failure: CallboardError | None = None
     try:
@@ -289,7 +288,7 @@ def run(options: EvalOptions) -> None:
 
 
 def _check_outputs(options: EvalOptions, model: MeasuredModel, variants: Sequence[Variant]) -> None:
-    """Refuse before the first question what would be found out after the last one. Raises CallerError."""
+    """Check before the first request that the results can be written. Raises CallerError."""
     if options.report:
         require_extra("board")
         page = Path(options.report)
@@ -311,7 +310,6 @@ def _check_outputs(options: EvalOptions, model: MeasuredModel, variants: Sequenc
 
 
 def _check_writable(path: Path, folder: Path, option: str) -> None:
-    """Raises CallerError where a file cannot be written, which may be made in `folder`."""
     if path.is_dir() or not folder.is_dir() or not os.access(path if path.exists() else folder, os.W_OK):
         raise CallerError(f"{path} cannot be written", path=option, hint="nothing was asked yet")
 
@@ -321,7 +319,7 @@ def _print_report(report: Report, options: EvalOptions) -> None:
         typer.echo(msgspec.json.format(msgspec.json.encode(report)))
     else:
         typer.echo(format_report(report))
-    # After the table, which is then there even if the disk is full. A page without answers would replace an earlier one.
+    # After the table, so that a full disk does not hide it. A page without answers would replace an earlier one.
     if options.report and any(each.total for each in report.variants):
         subtitle = f"Seed {options.seed}, {time.strftime('%Y-%m-%d')}."
         Path(options.report).write_text(render_html(report, subtitle=subtitle), "utf-8", "xmlcharrefreplace")
@@ -329,7 +327,6 @@ def _print_report(report: Report, options: EvalOptions) -> None:
 
 
 def _describe_sample(options: EvalOptions) -> str:
-    """The options that choose the tasks."""
     named: Mapping[str, Sequence[object]] = {
         "--seed": [options.seed],
         "--count": [options.count or COUNT],
@@ -341,7 +338,6 @@ def _describe_sample(options: EvalOptions) -> str:
 
 
 def _write_choice(report: Report, model: MeasuredModel, sample: str) -> str:
-    """Write the facts of the best variant, and return a line about it. Raises CallerError."""
     resolution = resolve(model.name, model.facts)
     chosen = choose_profile(report, resolution.mode, sample)
     if chosen is None:
@@ -367,7 +363,7 @@ def _write_choice(report: Report, model: MeasuredModel, sample: str) -> str:
 
 
 def choose_tasks(options: EvalOptions) -> list[Task]:
-    """The tasks of the suites, selected. Raises CallerError."""
+    """Select the tasks of the suites. Raises CallerError."""
     suites = options.suite or ["bfcl"]
     categories = read_categories(options.categories or ()) or (_CATEGORIES if suites == ["bfcl"] else {})
     every_number = bool(categories) and None not in categories.values()
@@ -381,7 +377,6 @@ def choose_tasks(options: EvalOptions) -> list[Task]:
 
 
 def _read_identifiers(files: Sequence[str]) -> set[str]:
-    """The identifiers in files of lines, or in what --json printed. Raises CallerError."""
     identifiers: set[str] = set()
     for path in map(Path, files):
         try:

@@ -1,4 +1,4 @@
-"""`callboard eval add`: what was recorded becomes a task."""
+"""`callboard eval add`: make a task from a recording."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ from callboard.servers.gateway.traffic_values import KeptReply, KeptTest
 from callboard.text.display import escape
 
 VECTORS: Final = "vectors.jsonl"
-"""The file of vectors, beside that of the tasks."""
+"""Name of the vector file, beside the task file."""
 
 
 def keep_reply(reply: KeptReply) -> KeptTest:
-    """Make a test of a reply of the gateway, or of what a job's conversation ends with.
+    """Make a test from a reply of the gateway, or from the last reply of a job.
 
     Raises:
-        CallerError: It cannot be one, or is one already.
+        CallerError: The reply cannot be a test, or is one already.
     """
     task = make_task(Recording(reply.canisters, reply.tools))
     path = add_task(task)
@@ -47,12 +47,12 @@ def keep_reply(reply: KeptReply) -> KeptTest:
 
 
 def add_task(task: Task) -> Path:
-    """Add a task to the recorded ones. Raises CallerError where one of this name is there."""
+    """Add a task to the recorded ones. Raises CallerError if the name is taken."""
     path = recorded_path()
     old = load_file(path) if path.is_file() and path.stat().st_size else []
     if any(each.identifier == task.identifier for each in old):
         hint = f"edit {path}, or give --name"
-        raise CallerError("a task of this name is there already", path=task.identifier, hint=hint)
+        raise CallerError("a task of this name exists", path=task.identifier, hint=hint)
     append_line(path, encode_task(task))
     return path
 
@@ -73,40 +73,40 @@ Responses, Messages or Gemini, alone or as {request, response}.",
     expect: Annotated[
         list[str] | None,
         typer.Option(
-            help='{"name": ..., "arguments": {...}}, the right call instead of the call that was made; repeatable. \
-`none` wants no call.',
+            help='{"name": ..., "arguments": {...}}: the right call, instead of the recorded one; repeatable. \
+`none` expects no call.',
             show_default=False,
         ),
     ] = None
     turn: Annotated[
         int | None,
-        typer.Option(min=1, help="Which reply of the model the task asks for again.", show_default="the last"),
+        typer.Option(min=1, help="The number of the reply that the task asks for.", show_default="the last"),
     ] = None
     tools: Annotated[
         str,
         typer.Option(
-            help="A JSON file with tools, as for `callboard dialects`; by default those of the request, and for a \
-conversation or a job what its calls tell of them.",
+            help="A JSON file with tools, as for `callboard parse`. By default the tools come from the request, or \
+from the calls of a conversation or job.",
             show_default=False,
         ),
     ] = ""
     category: Annotated[str, typer.Option(help="The task's category.")] = "recorded"
     name: Annotated[
-        str, typer.Option(help="The task's name; by default one made of a hash of its contents.", show_default=False)
+        str, typer.Option(help="The task's name; by default a hash of its contents.", show_default=False)
     ] = ""
     wire: Annotated[
         str,
-        typer.Option(help="chat, responses, messages or gemini; else what the request's keys say.", show_default=False),
+        typer.Option(help="chat, responses, messages or gemini; by default detected.", show_default=False),
     ] = ""
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the task, and add it nowhere.")] = False
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the task without adding it.")] = False
 
 
 @takes_options(EvalAddOptions)
 def add(options: EvalAddOptions) -> None:
-    """Make a task of a recorded reply: what was called there is what is expected.
+    """Make a task from a recorded reply: the task expects the calls of that reply.
 
-    The task is one line of JSON in `evaluation/tasks.jsonl` of Callboard's own directory, to be edited where the reply
-    was wrong; `callboard eval MODEL --suite recorded` asks it.
+    The task is one line of JSON in `evaluation/tasks.jsonl` of Callboard's own directory. Edit it if the reply was
+    wrong. `callboard eval MODEL --suite recorded` runs it.
     """
     recording = read_recording(options.source, options.wire)
     if options.tools:
@@ -125,7 +125,7 @@ def add(options: EvalAddOptions) -> None:
 
 
 def read_recording(source: str, wire: str) -> Recording:
-    """What was recorded in a file, or under the name of a conversation or a job. Raises CallerError."""
+    """Read the recording in a file, a conversation or a job. Raises CallerError."""
     path = Path(source)
     if path.is_file():
         if path.stat().st_size > MAX_FILE:
@@ -137,7 +137,6 @@ def read_recording(source: str, wire: str) -> Recording:
 
 
 def _read_job(name: str) -> Sequence[Canister]:
-    """The conversation of a job. Raises CallerError."""
     try:
         job = find_job(name)
     except CallerError as error:

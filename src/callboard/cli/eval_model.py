@@ -1,8 +1,7 @@
-"""The model that `callboard eval` measures: what it is, and how it is reached.
+"""The model that `callboard eval` measures, and how to reach it.
 
-Three ways lead to it: through the Agent, through a gateway of this process, and to an endpoint as a plain client of Chat
-Completions. A plain client declares tools in the wire's own field and believes the calls that come back; it looks for
-none in the text.
+There are three ways: through the Agent, through a gateway in this process, and directly as a plain client of Chat
+Completions. A plain client sends tools in the wire's own field and does not look for calls in the text.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ from callboard.servers.gateway import BackendSettings, GatewaySettings
 
 _LOCAL: Final = "local:"
 _NEVER_REACHED: Final = 1_000_000
-"""Failures in a row that a run of tasks never sees."""
+"""A number of consecutive failures that no run reaches."""
 _PLAIN: Final[Mapping[str, Any]] = {
     "mode": "native",
     "watch": "",
@@ -45,17 +44,17 @@ _PLAIN: Final[Mapping[str, Any]] = {
     "answer_after": "model",
     "on_repeated_call": "run",
 }
-"""The facts of a client that knows nothing of the model, whatever its profile says."""
+"""Facts of a client that knows nothing about the model, independent of its profile."""
 
 
 class MeasuredModel(msgspec.Struct, frozen=True, kw_only=True):
-    """A model by its name.
+    """A model to measure.
 
     Args:
-        name: As on the command line.
-        settings: Those of this directory.
+        name: The name from the command line.
+        settings: The settings of this directory.
         via: `agent`, `gateway` or `client`.
-        url: The endpoint; "" where the name says it.
+        url: The endpoint; "" if it follows from the name.
     """
 
     name: str
@@ -67,16 +66,16 @@ class MeasuredModel(msgspec.Struct, frozen=True, kw_only=True):
     def from_options(cls, name: str, *, base_url: str, via: str) -> Self:
         """Raises CallerError for options that do not fit."""
         if "," in name:
-            raise CallerError("one model at a time is measured", path=name)
+            raise CallerError("only one model can be measured at a time", path=name)
         if via in {"agent", "gateway"}:
             settings = settings_here(model=name, base_url=base_url)
             url = "" if name.startswith(_LOCAL) else settings.base_url
             return cls(name=name, settings=settings, via=via, url=url)
         if "://" not in via:
-            raise CallerError("no such way", path=f"--via {via}", hint="there are agent, gateway and a URL")
+            raise CallerError("not a way to ask", path=f"--via {via}", hint="give agent, gateway or a URL")
         check_value("--via", via, check_url)
         if base_url:
-            raise CallerError("--via names the endpoint already", path="--base-url", hint="give one of both")
+            raise CallerError("--via already names the endpoint", path="--base-url", hint="give only one of them")
         return cls(name=name, settings=settings_here(model=name), via="client", url=via)
 
     @property
@@ -85,20 +84,20 @@ class MeasuredModel(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def facts(self) -> dict[str, Any]:
-        """What the user's settings say of the model, which a plain client does not read."""
+        """The user's facts about the model. A plain client does not read them."""
         if self.via == "client":
             return dict(_PLAIN)
         return {**self.settings.profile(self.name), **({"mode": self.settings.mode} if self.settings.mode else {})}
 
     async def identify(self) -> str:
-        """What answers belong to: the name with the hash of the model's file and its engine, or with its endpoint."""
+        """Return the key of saved answers: the name, and the model file's hash and engine, or the endpoint."""
         if self.is_local:
             source = f"{_hash_file(self.name.removeprefix(_LOCAL))} {embedded_version()}"
         elif self.url:
             headers = {"Authorization": f"Bearer {_api_key()}"} if _api_key() else {}
             version = ""
             async with aclosing(Transport()) as transport:
-                with suppress(ProviderError):  # nobody is there; `connect` says so, if anything is left to ask
+                with suppress(ProviderError):  # `connect` reports this later, if there are tasks left
                     await transport.connect(self.url)
                     version = (await read_backend_info(transport, self.url, headers, self.name)).version
             source = f"{self.url} {version}"
@@ -107,11 +106,11 @@ class MeasuredModel(msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.name} {source} {self.via}"
 
     def plan(self, variant: Variant) -> Resolution:
-        """How the model itself is asked in this variant, whoever stands between."""
+        """Return how this variant asks the model, with or without a gateway."""
         return resolve(self.name, {**self.facts, **variant.facts})
 
     def prepare(self) -> None:
-        """Pull the file of a local model that is not here, and refuse what cannot work before anything is asked."""
+        """Download a missing local model, and check the extras before the first request."""
         if self.is_local and not self.name.endswith(".gguf"):
             try:
                 locate(self.name.removeprefix(_LOCAL))
@@ -121,14 +120,14 @@ class MeasuredModel(msgspec.Struct, frozen=True, kw_only=True):
             require_extra("gateway")
 
     async def connect(self) -> None:
-        """Raises ProviderError if the endpoint itself takes no connection, whoever stands between. Nothing is asked."""
+        """Raise ProviderError if the model's endpoint accepts no connection. Sends no request."""
         async with _closing(self._open(Variant(""))) as model:
             if isinstance(model, HttpModel):
                 await model.connect()
 
     @asynccontextmanager
     async def open(self, variant: Variant) -> AsyncGenerator[Model]:
-        """The model as a variant asks it."""
+        """Open the model for a variant."""
         if self.via == "gateway":
             async with self._serve(variant) as url, _closing(self._open_plain(url)) as model:
                 yield model
@@ -145,7 +144,7 @@ class MeasuredModel(msgspec.Struct, frozen=True, kw_only=True):
             self.name,
             base_url=self.url,
             api_key=_api_key() if self.url else "",
-            mode=cast("ModeName", mode),  # it is checked where it is used
+            mode=cast("ModeName", mode),  # checked at its use
             profile={**self.settings.profile(self.name), **variant.facts},
             tell=lambda line: typer.echo(f"{self.name}: {line}", err=True),
         )
@@ -156,11 +155,10 @@ class MeasuredModel(msgspec.Struct, frozen=True, kw_only=True):
 
     @asynccontextmanager
     async def _serve(self, variant: Variant) -> AsyncGenerator[str]:
-        """The URL of a gateway that asks the model as the variant says."""
         from callboard.servers.gateway.server import serve_on_loopback  # noqa: PLC0415
 
         if not (self.is_local or self.url):
-            hint = "measure it by the agent, or give --base-url"
+            hint = "use --via agent, or give --base-url"
             raise CallerError("the gateway needs the model's endpoint", path="--via gateway", hint=hint)
         backend = BackendSettings(
             url=self.url,
@@ -169,7 +167,7 @@ class MeasuredModel(msgspec.Struct, frozen=True, kw_only=True):
             mode="" if "mode" in variant.facts else self.settings.mode,
             profile={**variant.facts},
         )
-        # There is no other backend, so a breaker would only let tasks wait that the endpoint could have answered.
+        # No breaker: there is only one backend, so it would only delay tasks that the endpoint could answer.
         settings = GatewaySettings(
             backends=(backend,), profiles=self.settings.profiles, failure_threshold=_NEVER_REACHED
         )
@@ -190,7 +188,7 @@ def _api_key() -> str:
 
 
 def _hash_file(name: str) -> str:
-    """The hash of a model's file: the catalogue's, or that of a path, which takes a second a gigabyte."""
+    """Return the hash of a model's file, from the catalogue or by reading it, at 1 s per gigabyte."""
     if not name.endswith(".gguf"):
         return shipped_catalogue().find(name).sha256
     try:

@@ -1,4 +1,4 @@
-"""`callboard explain`: how a model would be asked, and why."""
+"""`callboard explain`: how Callboard asks a model for calls, and why."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def explain(
     typer.echo(f"model    {resolution.model} (matched as {normalise(resolution.model)})")
     typer.echo(f"provider {resolution.provider or 'none named'}")
     typer.echo(f"mode     {decided.mode.name}: {display(why)}")
-    typer.echo(f"dialect  {decided.dialect.name}: how calls are spelled where the tools stand in the prompt")
+    typer.echo(f"dialect  {decided.dialect.name}: how the model writes calls if the tools are in the prompt")
     typer.echo(f"watched  {display(_describe_watched(decided, resolution))}")
     typer.echo(f"price    {display(_describe_price(_price(decided, resolution)))}")
     if resolution.examined is not None:
@@ -68,12 +68,11 @@ def explain(
     typer.echo("facts")
     width = max(map(len, facts))
     for fact, value in facts.items():
-        source = resolution.sources[fact] if fact == "watch" else resolution.known_from(fact)  # it is told above
+        source = resolution.sources[fact] if fact == "watch" else resolution.known_from(fact)  # shown above
         typer.echo(f"  {fact:<{width}} {msgspec.to_builtins(value)!r:<30}{display(source)}")
 
 
 def _price(decided: Plan, resolution: Resolution) -> PriceDescription:
-    """What the model's tokens cost; who writes prices down is the source of them."""
     price = describe_pricing(decided.prices, resolution.model, datetime.now(UTC))
     if price.source or not price.prices:
         return price
@@ -97,7 +96,7 @@ def _make_fact(resolution: Resolution, fact: str, value: Any) -> dict[str, Any]:
 
 
 def _describe_examined(examined: Examination) -> str:
-    """The backend that `callboard doctor` asked, on one line: its file may be somebody else's."""
+    """Describe the examined backend, escaped on one line: the file may be untrusted."""
     version = f" ({examined.version})" if examined.version else ""
     date = f", {examined.date}" if examined.date else ""
     return display(f"by callboard doctor: {examined.url}{version}{date}")
@@ -105,13 +104,14 @@ def _describe_examined(examined: Examination) -> str:
 
 def _describe_watched(decided: Plan, resolution: Resolution) -> str:
     watched = (
-        f"{decided.watched.name}: what its text is watched for" if decided.watched else "nothing: its text is believed"
+        f"{decided.watched.name}: calls that the text is searched for"
+        if decided.watched
+        else "nothing: the text is not searched"
     )
     return f"{watched} ({_watch_reason(decided, resolution)})"
 
 
 def _watch_reason(decided: Plan, resolution: Resolution) -> str:
-    """Why the text is watched for that: the profile says so, or the mode asks for calls in it."""
     if decided.watched is None or decided.watched.name == ", ".join(resolution.profile.watched):
         return resolution.watch_reason
     return f"the mode {decided.mode.name} asks for it"

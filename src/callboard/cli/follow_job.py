@@ -1,4 +1,4 @@
-"""Run a coding job in this process, show its steps, and exit as it went."""
+"""Run a coding job in this process, show its steps, and exit with its code."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from callboard.storage.directories import data_directory
 
 
 def follow_job(request: JobRequest, display: JobDisplay, *, resume: DurableJob | None = None) -> NoReturn:
-    """Run a job of the request, or resume one, to its end.
+    """Run the requested job, or resume one, to its end.
 
-    Raises typer.Exit with the code of how it ended, CallerError, DatabaseUnavailable, KeyboardInterrupt.
+    Raises typer.Exit with the job's exit code, CallerError, DatabaseUnavailable, KeyboardInterrupt.
     """
     model = open_model(request.settings, display.tell, CODING_FACTS)
     approvals = Approvals(request.directory, data_directory(), display)
@@ -55,7 +55,7 @@ def follow_job(request: JobRequest, display: JobDisplay, *, resume: DurableJob |
     def show_cancelled() -> None:
         if display.as_json and begun:
             display.job(begun[0])
-        hint = "".join([f"; callboard jobs show {each.id} tells how far it came" for each in begun])
+        hint = "".join([f"; callboard jobs show {each.id} shows its state" for each in begun])
         display.tell(f"cancelled{hint}")
 
     with open_store() as store:

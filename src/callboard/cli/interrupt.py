@@ -1,6 +1,6 @@
-"""Ctrl-C: cancel the command's task, then end the process, whatever still runs in it.
+"""Ctrl-C: cancel the command's task, then end the process even if threads still run.
 
-Law: the command cleans up and reports first; after that nothing holds up the exit for long.
+Rule: the command cleans up and reports first. After that nothing delays the exit for long.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from typing import Any, TypeVar
 
 EXIT_CODE = 130
 EXIT_SECONDS = 2.0
-"""Seconds that threads and tasks have to end, once the command's own task has ended."""
+"""Seconds for threads and tasks to end after the command's own task has ended."""
 
 T = TypeVar("T")
 
 
 def run(command: Coroutine[Any, Any, T], on_cancel: Callable[[], None] = lambda: None) -> T:
-    """As `asyncio.run`; at ctrl-C the command is cancelled, `on_cancel` is called, and KeyboardInterrupt is raised.
+    """Run the command like `asyncio.run`. Ctrl-C cancels it, calls `on_cancel` and raises KeyboardInterrupt.
 
-    asyncio and Python wait for ever for threads that do not end and tasks that ignore cancellation, which tools may have.
-    EXIT_SECONDS later, or at the next ctrl-C, the process ends without them: exit code 130.
+    Tools may leave threads that do not end and tasks that ignore cancellation, and Python would wait for them forever.
+    After EXIT_SECONDS, or at the next ctrl-C, the process ends without them, with exit code 130.
     """
 
     async def cancellable() -> T:
@@ -41,13 +41,13 @@ def run(command: Coroutine[Any, Any, T], on_cancel: Callable[[], None] = lambda:
 
 
 def _wake_at_ctrl_c() -> None:
-    """Let ctrl-C wake the loop, which asyncio's handler does not where the signal comes just before the loop waits.
+    """Let ctrl-C wake the loop. asyncio's handler does not, if the signal arrives just before the loop waits.
 
-    That handler stays: it alone interrupts a tool that holds the loop.
+    That handler stays, because only it interrupts a tool that blocks the loop.
     """
     handler = signal.getsignal(signal.SIGINT)
     if threading.current_thread() is not threading.main_thread() or not isinstance(handler, partial):
-        return  # it is not asyncio's
+        return  # not asyncio's handler
     with suppress(NotImplementedError):  # on Windows
         asyncio.get_running_loop().add_signal_handler(signal.SIGINT, lambda: None)
         signal.signal(signal.SIGINT, handler)
@@ -55,7 +55,7 @@ def _wake_at_ctrl_c() -> None:
 
 def _exit_soon() -> None:
     if threading.current_thread() is not threading.main_thread():
-        return  # no ctrl-C comes here, and the process is another's
+        return  # ctrl-C does not arrive here, and another thread owns the process
     with suppress(NotImplementedError):
         asyncio.get_running_loop().remove_signal_handler(signal.SIGINT)
     signal.signal(signal.SIGINT, lambda *_: os._exit(EXIT_CODE))

@@ -1,4 +1,4 @@
-"""The commands of `callboard jobs` besides those of `jobs`: what is done with jobs that were begun."""
+"""More commands of `callboard jobs`: approve, deny, answer, retry, fork, remove and export."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from callboard.cli import interrupt
-from callboard.cli.display import JobDisplay
+from callboard.cli.display import JobDisplay, describe_count
 from callboard.cli.durable_store import (
     change_jobs,
     find_job,
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 CallName = Annotated[
     str,
-    typer.Argument(metavar="CALL", help="Which, or how its id begins, where several wait.", show_default=False),
+    typer.Argument(metavar="CALL", help="The call's id, or its start, if several calls wait.", show_default=False),
 ]
 
 
@@ -49,21 +49,16 @@ def approve(
     call: CallName = "",
     edit: Annotated[
         str,
-        typer.Option(
-            metavar="JSON", help="Run the call with these arguments instead of the model's.", show_default=False
-        ),
+        typer.Option(metavar="JSON", help="Run it with these arguments instead of the model's.", show_default=False),
     ] = "",
     digest: Annotated[
         str,
-        typer.Option(
-            help="Digest of the call that you reviewed. If the call has changed since, it is not approved.",
-            show_default=False,
-        ),
+        typer.Option(help="Digest of the call that you reviewed. A changed call is not approved.", show_default=False),
     ] = "",
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Let a call of a job run that waits for your approval. What will run is shown before."""
+    """Approve a call that a job waits for. The command shows the call first."""
     edited = _read_arguments(edit)
     job = find_job(name)
     approval = read_jobs(lambda store: _find_open(store, job, call, is_question=False))
@@ -79,10 +74,10 @@ def approve(
 def deny(
     name: JobName,
     call: CallName = "",
-    reason: Annotated[str, typer.Option(help="The reason; the model reads it.", show_default=False)] = "",
+    reason: Annotated[str, typer.Option(help="The reason, which the model reads.", show_default=False)] = "",
     as_json: Json = False,
 ) -> None:
-    """Refuse a call of a job that waits for your approval; the job goes on without it."""
+    """Deny a call that a job waits for. The job continues without it."""
     job = find_job(name)
     approval = read_jobs(lambda store: _find_open(store, job, call))
     show_approval(approval)
@@ -95,7 +90,7 @@ def answer(
     call: CallName = "",
     as_json: Json = False,
 ) -> None:
-    """Answer a question of a job that waits for it."""
+    """Answer the question that a job waits for."""
     job = find_job(name)
     approval = read_jobs(lambda store: _find_open(store, job, call, is_question=True))
     if text == "-":
@@ -105,7 +100,7 @@ def answer(
 
 
 def show_approval(approval: Approval, edited: dict[str, Any] | None = None) -> None:
-    """Print all that will run, escaped, on standard error."""
+    """Print the whole call, escaped, on standard error."""
     arguments = approval.arguments if edited is None else edited
     if approval.why:
         typer.echo(make_visible(approval.why), err=True)
@@ -122,13 +117,13 @@ def _read_arguments(text: str) -> dict[str, Any] | None:
     except (ValueError, RecursionError):
         arguments = None
     if not isinstance(arguments, dict):
-        hint = """write all of the arguments, such as '{"path": "a.txt"}'"""
-        raise CallerError("no JSON object", path=f"--edit {collapse(text)}", hint=hint)
+        hint = """write all arguments, such as '{"path": "a.txt"}'"""
+        raise CallerError("not a JSON object", path=f"--edit {collapse(text)}", hint=hint)
     return arguments
 
 
 async def _find_open(store: DurableStore, job: DurableJob, call: str, *, is_question: bool | None = None) -> Approval:
-    """The open approval or question of this call, or the only one. Raises CallerError that says why there is none."""
+    """Return the open approval or question of this call, or the only one. Raises CallerError if there is none."""
     approvals = await store.read_approvals(job.id)
     chosen = [each for each in approvals if each.call_id == call] or [
         each for each in approvals if each.call_id.startswith(call) and not each.verdict
@@ -136,14 +131,14 @@ async def _find_open(store: DurableStore, job: DurableJob, call: str, *, is_ques
     path = f"{job.id} {call}".strip()
     if not chosen:
         if job.has_ended:
-            raise CallerError(f"the job is {job.state}, so nothing is asked any more", path=path)
-        raise CallerError(_describe_idle(job, call), path=path, hint=f"callboard jobs show {job.id} tells what it does")
+            raise CallerError(f"the job is {job.state} and asks nothing", path=path)
+        raise CallerError(_describe_idle(job, call), path=path, hint=f"callboard jobs show {job.id} shows its state")
     if len(chosen) > 1:
         names = ", ".join([f"{escape(each.call_id)} ({escape(each.name)})" for each in chosen])
-        raise CallerError(f"several wait: {names}", path=path, hint="name one of them after the job")
+        raise CallerError(f"several calls wait: {names}", path=path, hint="name one of them after the job")
     if is_question is not None and chosen[0].is_question != is_question:
         message, command = (
-            ("it is a question", "answer") if chosen[0].is_question else ("it is no question", "approve or deny")
+            ("it is a question", "answer") if chosen[0].is_question else ("it is not a question", "approve or deny")
         )
         raise CallerError(message, path=path, hint=f"callboard jobs {command}")
     return chosen[0]
@@ -151,7 +146,7 @@ async def _find_open(store: DurableStore, job: DurableJob, call: str, *, is_ques
 
 def _describe_idle(job: DurableJob, call: str) -> str:
     if call:
-        return "the job asks about no such call"
+        return "the job does not ask about this call"
     waits = f" for its {job.waits_for.replace('_', ' ')}" if job.state == "waiting" else ""
     return f"the job is {job.state}{waits} and asks nothing"
 
@@ -159,21 +154,20 @@ def _describe_idle(job: DurableJob, call: str) -> str:
 def _confirm_call(job: DurableJob, approval: Approval) -> None:
     if not sys.stdin.isatty():
         seen = f"--digest {approval.digest}" if approval.digest else "--yes"
-        hint = f"once you have looked at it: callboard jobs approve {job.id} {approval.call_id} {seen}"
-        raise CallerError("nobody is here to ask", path=f"{job.id} {approval.call_id}", hint=hint)
+        hint = f"after you have reviewed the call: callboard jobs approve {job.id} {approval.call_id} {seen}"
+        raise CallerError("there is no terminal to ask", path=f"{job.id} {approval.call_id}", hint=hint)
     word = ""
     while word not in YES:
         discard_input()
-        typer.echo("run it? [y]es, [n]o", err=True)
+        typer.echo("run this call? [y]es, [n]o", err=True)
         line = read_answer()
         word = "no" if line is None else line.strip().lower()
         if word in NO:
-            typer.echo("it still waits", err=True)
+            typer.echo("the call still waits", err=True)
             raise typer.Exit(1)
 
 
 def _answer(job: DurableJob, approval: Approval, as_json: bool, **values: Any) -> None:
-    """Give the answer, bound to what was shown."""
     by = find_user_name()
     changed = change_jobs(
         lambda store: store.answer(job.id, approval.call_id, digest=approval.digest, by=by, via="terminal", **values)
@@ -181,8 +175,8 @@ def _answer(job: DurableJob, approval: Approval, as_json: bool, **values: Any) -
     if as_json:
         typer.echo(json.dumps(changed.as_json()))
         return
-    goes_on = "goes on" if changed.state != "waiting" else "waits for more answers"
-    typer.echo(f"{job.id}: {goes_on}; callboard jobs watch {job.id} shows it", err=True)
+    next_step = "continues" if changed.state != "waiting" else "waits for more answers"
+    typer.echo(f"{job.id}: {next_step}; callboard jobs watch {job.id} shows it", err=True)
 
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print the new job as JSON.")]
@@ -192,20 +186,20 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print the new job as JSON.
 def logs(
     name: JobName,
     wait: Annotated[
-        bool, typer.Option("--follow", "-f", help="Go on with what a job adds, until it has ended.")
+        bool, typer.Option("--follow", "-f", help="Keep printing new steps until the job has ended.")
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print every step as one line of JSON.")] = False,
     verbose: Annotated[
         bool, typer.Option("--verbose", "-v", help="Show rounds, prompts, reasoning and notes.")
     ] = False,
 ) -> None:
-    """Print what a job did, step by step, as it was recorded. Nothing is run."""
+    """Print the recorded steps of a job. Runs nothing."""
     display = JobDisplay(sys.stdout, sys.stderr, verbose=verbose, as_json=as_json)
     show_steps(find_job(name), display, wait=wait)
 
 
 def show_steps(job: DurableJob, display: JobDisplay, *, wait: bool) -> None:
-    """Print the steps of a job; with `wait`, until it has ended."""
+    """Print the steps of a job; with `wait`, until the job has ended."""
     stage = EntrySteps()
 
     async def show(store: DurableStore) -> None:
@@ -231,7 +225,7 @@ async def _read_entries(store: DurableStore, job: DurableJob, *, wait: bool) -> 
 
 @app.command("retry")
 def retry(name: JobName, as_json: AsJson = False) -> None:
-    """Do what a job was asked for once more, from the beginning, as a new job."""
+    """Run a job's task again from the start, as a new job."""
     job = find_job(name)
     _show_new(change_jobs(lambda store: store.retry(job.id)), as_json=as_json)
 
@@ -242,16 +236,16 @@ def fork(
         str,
         typer.Argument(
             metavar="JOB@ROUND",
-            help="The job, or how its name begins, and how many of its rounds are taken over.",
+            help="The job's name, or the start of it, and the number of rounds to keep.",
             show_default=False,
         ),
     ],
     as_json: AsJson = False,
 ) -> None:
-    """Go on from an earlier round of a job, as a new job; the job itself stays as it is."""
+    """Continue from an earlier round of a job, as a new job. The old job does not change."""
     identifier, _, rounds = name.partition("@")
     if not rounds.isdecimal():
-        raise CallerError("the round is missing", path=name, hint="write JOB@ROUND, such as 20261123-08@2")
+        raise CallerError("no round is named", path=name, hint="write JOB@ROUND, such as 20261123-08@2")
     job = find_job(identifier)
     _show_new(change_jobs(lambda store: store.fork(job.id, int(rounds))), as_json=as_json)
 
@@ -268,23 +262,23 @@ def _show_new(job: DurableJob, *, as_json: bool) -> None:
 def remove(
     names: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[JOB]...", help="The jobs, or how their names begin.", show_default=False),
+        typer.Argument(metavar="[JOB]...", help="The jobs' names, or the start of them.", show_default=False),
     ] = None,
     older_than: Annotated[
-        str, typer.Option(metavar="AGE", help="All that ended longer ago, such as 12h, 30d or 8w.", show_default=False)
+        str, typer.Option(metavar="AGE", help="Jobs that ended longer ago, such as 12h, 30d or 8w.", show_default=False)
     ] = "",
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
 ) -> None:
-    """Delete jobs that have ended, with all that was recorded of them. Branches and files that they made stay."""
+    """Delete ended jobs with their records. Their branches and files stay."""
     if bool(names) == bool(older_than):
-        raise CallerError("say which: their names, or --older-than", path="rm")
+        raise CallerError("name the jobs, or give --older-than", path="rm")
     if older_than:
         _remove_old(parse_duration(older_than, "--older-than"), older_than, yes=yes)
         return
     records = [name for name in names or () if name in list_old_records()]
     targets = [find_job(name) for name in names or () if name not in records]
     for job in targets:
-        # Of a running job it is found out below whether its worker lives.
+        # `remove_job` checks whether the worker of a running job is alive.
         if job.state not in END_STATES and job.state != "running":
             raise CallerError(f"the job is {job.state}", path=job.id, hint=f"callboard jobs cancel {job.id} ends it")
     _confirm(f"delete {', '.join([*records, *[each.id for each in targets]])}?", yes=yes)
@@ -300,14 +294,14 @@ def _remove_old(age: timedelta, text: str, *, yes: bool) -> None:
 
     _confirm(f"delete all jobs and chats that ended more than {text} ago?", yes=yes)
     count = read_jobs(lambda store: remove_old_jobs(store, age)) if may_have_jobs() else 0
-    typer.echo(f"{count} jobs deleted", err=True)
+    typer.echo(f"{describe_count(count, 'job')} deleted", err=True)
 
 
 def _confirm(question: str, *, yes: bool) -> None:
     if yes:
         return
     if not sys.stdin.isatty():
-        raise CallerError("nobody is here to ask", hint="--yes deletes without a question")
+        raise CallerError("there is no terminal to ask", hint="--yes deletes without asking")
     if not typer.confirm(question, err=True):
         raise typer.Exit(1)
 
@@ -316,21 +310,18 @@ def _confirm(question: str, *, yes: bool) -> None:
 def export(
     name: JobName,
     to: Annotated[
-        Path,
-        typer.Option(
-            metavar="DIR", help="The directory in which the folder is made.", show_default="the current directory"
-        ),
+        Path, typer.Option(metavar="DIR", help="Parent of the job's folder.", show_default="the current directory")
     ] = Path(),
 ) -> None:
-    """Write a job into a folder of its name: its record, its steps as JSONL, and each prompt and reply as a file.
+    """Write a job to a folder with its name: the record, the steps as JSONL, and each prompt and reply as a file.
 
-    `job.json` is the job, `entries.jsonl` its conversation and steps exactly as they are kept, `events.jsonl` the steps as
-    `--json` prints them, and `diff.patch` what a coding job changed.
+    `job.json` is the job, `entries.jsonl` its conversation and steps exactly as stored, `events.jsonl` the steps as
+    `--json` prints them, and `diff.patch` the changes of a coding job.
     """
     job = find_job(name)
     folder = to / job.id
     if os.path.lexists(folder):
-        raise CallerError("it is there already", path=str(folder), hint="delete it, or choose another place with --to")
+        raise CallerError("the folder exists", path=str(folder), hint="delete it, or choose another place with --to")
     folder.mkdir(parents=True, mode=0o700)
     _write_folder(job, folder)
     typer.echo(str(folder))

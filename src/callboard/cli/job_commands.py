@@ -31,18 +31,18 @@ if TYPE_CHECKING:
     from callboard.coding.agents.job_request import JobRequest
 
 Logs: TypeAlias = Annotated[Path | None, typer.Option(help="A file of logs.", show_default=False)]
-SameAsOption: TypeAlias = Annotated[str, typer.Option(help="The same as an option.", show_default=False)]
+SameAsOption: TypeAlias = Annotated[str, typer.Option(help="The same text as an option.", show_default=False)]
 
 
 take_request: ContextVar[Callable[[JobRequest, int], None] | None] = ContextVar("take_request", default=None)
-"""Takes the request of a command, and its priority, in the place of running it: the command is scheduled."""
+"""If set, receives a command's request and its priority instead of running them: the command is scheduled."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class JobOptions:
     """The options that the four commands share; see `takes_options`."""
 
-    issue: Annotated[int | None, typer.Option(min=1, help="An issue, read through gh.", show_default=False)] = None
+    issue: Annotated[int | None, typer.Option(min=1, help="A GitHub issue to read.", show_default=False)] = None
     model: Model = ""
     base_url: BaseUrl = ""
     dialect: Dialect = ""
@@ -50,7 +50,7 @@ class JobOptions:
         int | None,
         typer.Option(
             min=1,
-            help="Replies of the whole job, the last without tools; else as many as its phases have.",
+            help="Maximum replies of the job; the last has no tools. By default the sum of its phases.",
             show_default=False,
         ),
     ] = None
@@ -60,36 +60,37 @@ class JobOptions:
     ] = ""
     workflow: Annotated[
         str,
-        typer.Option(help="phased (many steps), or short (for small models); else the profile's.", show_default=False),
+        typer.Option(help="phased (many steps) or short (small models). Default: the profile's.", show_default=False),
     ] = ""
-    at: Annotated[str, typer.Option(help="The commit, branch or tag to begin at.", show_default="HEAD")] = ""
+    at: Annotated[str, typer.Option(help="The commit, branch or tag to start from.", show_default="HEAD")] = ""
     directory: Directory = Path()
-    push: Annotated[bool, typer.Option("--push", help="Push the branch when the evidence holds.")] = False
+    push: Annotated[bool, typer.Option("--push", help="Push the branch if the evidence holds.")] = False
     pr: Annotated[
-        bool, typer.Option("--pr", help="Push, and open a pull request (a draft) through gh, when the evidence holds.")
+        bool,
+        typer.Option("--pr", help="Push the branch and open a draft pull request through gh, if the evidence holds."),
     ] = False
     no_sandbox: NoSandbox = False
     allow_weaker_sandbox: Annotated[
         bool,
         typer.Option(
             "--allow-weaker-sandbox",
-            help="Use a sandbox that leaves something outside open to change: `callboard doctor --sandbox` says what.",
+            help="Allow a sandbox that does not block every write outside; see `callboard doctor --sandbox`.",
         ),
     ] = False
     keep: Annotated[bool, typer.Option("--keep", help="Keep the job's working tree.")] = False
     wait: Wait = False
     background: Background = False
-    priority: Annotated[int, typer.Option(help="Priority in the queue; lower numbers run first.")] = 0
+    priority: Annotated[int, typer.Option(help="Priority of a worker's job; the lowest number runs first.")] = 0
     direct: Annotated[
         bool,
         typer.Option(
             "--direct",
-            help="Run in this process, as is done without it too: for scripts that say so.",
+            help="Run in this process. This is the default; scripts may say it explicitly.",
             show_default=False,
         ),
     ] = True
     as_json: Annotated[
-        bool, typer.Option("--json", help="Print every step as one line of JSON, the last line the job.")
+        bool, typer.Option("--json", help="Print every step as one line of JSON; the last line is the job.")
     ] = False
     verbose: Verbose = False
 
@@ -102,7 +103,7 @@ def build(
 ) -> None:
     """Build something: analyse, plan, implement, validate, deliver.
 
-    The job works in a clone of the repository, on a new branch: your files stay as they are. Its tests and
+    The job works on a new branch in a clone of the repository. It does not change your files. Its tests and
     commands run in a sandbox without network.
 
     Exit codes: 0 the evidence holds, 1 failed, 2 wrong usage, 3 the
@@ -114,13 +115,13 @@ def build(
 @takes_options(JobOptions)
 def debug(
     options: JobOptions,
-    prompt: Annotated[str, typer.Argument(help="The symptoms. `-` reads standard input.", show_default=False)] = "",
+    prompt: Annotated[str, typer.Argument(help="The bug to fix. `-` reads standard input.", show_default=False)] = "",
     symptoms: SameAsOption = "",
     logs: Logs = None,
 ) -> None:
-    """Fix a fault: reproduce, investigate, isolate, fix, verify, commit.
+    """Fix a bug: reproduce, investigate, isolate, fix, verify, commit.
 
-    Tests that fail are the measure, and may not be changed. Where it works and its exit codes are those of `build`.
+    The fix must make failing tests pass without changing them. It uses a clone and exit codes as `build` does.
     """
     _run("debug", options, logs, description=_text(prompt, symptoms, "--symptoms"))
 
@@ -128,16 +129,14 @@ def debug(
 @takes_options(JobOptions, "issue", "access", "at", "push", "pr")
 def review(
     options: JobOptions,
-    prompt: Annotated[str, typer.Argument(help="The branch that is reviewed.", show_default=False)] = "",
+    prompt: Annotated[str, typer.Argument(help="The branch to review.", show_default=False)] = "",
     branch: SameAsOption = "",
-    base: Annotated[
-        str, typer.Option(help="Commit or branch to compare with, from the last common commit.", show_default="HEAD")
-    ] = "",
-    pr: Annotated[int | None, typer.Option(min=1, help="A pull request, read through gh.", show_default=False)] = None,
+    base: Annotated[str, typer.Option(help="The base to compare with, at the merge base.", show_default="HEAD")] = "",
+    pr: Annotated[int | None, typer.Option(min=1, help="A pull request to read.", show_default=False)] = None,
 ) -> None:
-    """Review a branch: gather, security, quality, compile. Nothing is changed.
+    """Review a branch: gather, security, quality, compile. Changes no files.
 
-    The findings go to standard output, a line each: file, line, severity, what is wrong.
+    The findings go to standard output, one per line: file, line, severity, problem.
     """
     _run("review", options, branch=_either(prompt, branch, "--branch"), base=base, pull_request=pr)
 
@@ -145,17 +144,17 @@ def review(
 @takes_options(JobOptions, "access", "push", "pr")
 def triage(
     options: JobOptions,
-    prompt: Annotated[str, typer.Argument(help="The report. `-` reads standard input.", show_default=False)] = "",
+    prompt: Annotated[str, typer.Argument(help="The bug report. `-` reads standard input.", show_default=False)] = "",
     description: SameAsOption = "",
     error_logs: Logs = None,
 ) -> None:
-    """Find the likely cause of a report, its severity and what to do first. Nothing is changed."""
+    """Assess a bug report: likely cause, severity, and what to do first. Changes no files."""
     _run("triage", options, error_logs, description=_text(prompt, description, "--description"))
 
 
 def _either(argument: str, option: str, name: str) -> str:
     if argument and option:
-        raise typer.BadParameter("it stands beside the command already", param_hint=name)
+        raise typer.BadParameter("the command already has this as an argument", param_hint=name)
     return argument or option
 
 
@@ -170,7 +169,7 @@ def _run(
     logs: Path | None = None,
     **fields: Any,
 ) -> None:
-    """Runs the job, shows its steps, and exits as it went. `fields` are those of JobRequest that only some kinds have."""
+    """Run the job, show its steps, and exit with its code. `fields` are JobRequest fields of some kinds."""
     require_extra("jobs")
     from callboard.cli.background import show_submitted, submit_job  # noqa: PLC0415  # not for --help
     from callboard.cli.follow_job import follow_job  # noqa: PLC0415

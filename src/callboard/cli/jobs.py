@@ -1,4 +1,4 @@
-"""`callboard jobs`, `trace` and `undo`: show, cancel, resume and trace jobs, and take back what they did."""
+"""`callboard jobs`, `trace` and `undo`: show, cancel, resume, trace and undo jobs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from callboard.cli import complete, durable_store
-from callboard.cli.display import JobDisplay, print_safely
+from callboard.cli.display import JobDisplay, describe_count, print_safely
 from callboard.cli.durable_store import find_job, read_jobs, read_output, resume_job_in_worker, settle_job
 from callboard.cli.options import JobName
 from callboard.cli.settings import settings_in
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 _BAR: Final = 30
-"""Characters of the waterfall."""
+"""Width of the bars, in characters."""
 _MAX_NAME: Final = 40
 _MAX_FAILURE: Final = 60
 _STYLES: Final = {"done": "green", "failed": "red", "open": "yellow"}
@@ -38,10 +38,9 @@ def trace(
     name: JobName,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
 ) -> None:
-    """Show the time, tokens and cost of a job by round and call.
+    """Show where a job's time, tokens and money went, by round and call.
 
-    Each bar stands where in the job's time its reply or call was under way; the time between rounds in which the job
-    waited for somebody is left out.
+    Each bar shows when its reply or call ran. Waits for a person are not shown.
     """
     job = find_job(name)
     rounds = build_trace(read_jobs(lambda store: store.read_entries(job.id)))
@@ -99,7 +98,6 @@ def _call_row(call: CallSpan, offset: float, whole: float) -> list[Any]:
 
 
 def _length(span: RoundSpan) -> float:
-    """The seconds of a round with its calls."""
     if span.began_at is None or span.ended_at is None:
         return 0.0
     return max((span.ended_at - span.began_at).total_seconds(), 0.0)
@@ -122,32 +120,31 @@ def _describe_tokens(usage: dict[str, int]) -> str:
     return f"{usage.get('input', 0)}/{usage.get('output', 0)}" if usage else ""
 
 
-app = typer.Typer(no_args_is_help=True, help="Your jobs: coding jobs, chats, and jobs of workers.")
+app = typer.Typer(no_args_is_help=True, help="List, show and manage your jobs: coding jobs, chats and agent runs.")
 
 
 @app.command("list")
 def list_jobs(
     all_: Annotated[bool, typer.Option("--all", help="List the jobs of all directories.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print a job a line.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one job per line, as JSON.")] = False,
 ) -> None:
     """List the jobs, the newest first."""
     here = Path.cwd()
     jobs = [*durable_store.list_jobs()]
-    if not all_:  # one without a directory is nowhere else either
+    if not all_:  # jobs without a directory are always listed
         jobs = [
             each for each in jobs if not each.directory or here in (Path(each.directory), *Path(each.directory).parents)
         ]
     for each in jobs:
         typer.echo(json.dumps(each.as_json()) if as_json else _describe_job(each))
     if not jobs and not as_json:
-        typer.echo("no jobs" if all_ else "no jobs of this directory; --all shows those of others", err=True)
+        typer.echo("no jobs" if all_ else "no jobs in this directory; --all lists all jobs", err=True)
     if old := list_old_records():
         names = " ".join(old[:3]) + (" ..." if len(old) > 3 else "")
         typer.echo(f"not listed, {OLD_RECORD} each: {len(old)}; callboard jobs rm {names} deletes them", err=True)
 
 
 def _describe_job(job: JobSummary) -> str:
-    """A job in one line."""
     created = f"{job.created_at.astimezone():%Y-%m-%d %H:%M}"
     details = {"running": job.phase, "waiting": job.waits_for.replace("_", " ")}.get(job.state, "")
     state = collapse(f"{job.state} {details}".strip())
@@ -158,9 +155,9 @@ def _describe_job(job: JobSummary) -> str:
 def show_job(
     name: JobName,
     as_json: Annotated[bool, typer.Option("--json", help="Print the job as JSON.")] = False,
-    diff: Annotated[bool, typer.Option("--diff", help="Print its diff alone.")] = False,
+    diff: Annotated[bool, typer.Option("--diff", help="Print only its diff.")] = False,
 ) -> None:
-    """Show a job: its task, its state and its outcome."""
+    """Show a job's task, state and outcome."""
     job = find_job(name)
     output = read_output(job)
     answers = read_jobs(lambda store: store.read_answers(job.id))
@@ -180,7 +177,7 @@ def show_job(
         "model": job.model,
         "began": job.started_at and f"{job.started_at.astimezone():%Y-%m-%d %H:%M:%S}",
         "ended": job.completed_at and f"{job.completed_at.astimezone():%Y-%m-%d %H:%M:%S}",
-        "rounds": f"{job.rounds}, {job.calls} calls, {job.usage.get('input', 0)} tokens in, "
+        "rounds": f"{job.rounds}, {describe_count(job.calls, 'call')}, {job.usage.get('input', 0)} tokens in, "
         f"{job.usage.get('output', 0)} out",
         "error": job.error,
         "branch": output.branch,
@@ -210,7 +207,7 @@ def show_job(
 
 @app.command("cancel")
 def cancel_job(name: JobName) -> None:
-    """End a job that runs or waits: its call, its commands and their processes, wherever they are."""
+    """Cancel a running or waiting job, and stop its commands and their processes."""
     ended = durable_store.cancel_job(durable_store.find_job(name))
     typer.echo(f"{ended.id}: {ended.state}{f' ({ended.reason})' if ended.reason not in {'', ended.state} else ''}")
 
@@ -220,20 +217,20 @@ def resume_job(
     name: JobName,
     model: Annotated[
         str,
-        typer.Option(help="Go on with another model.", show_default="the job's own", autocompletion=complete.models),
+        typer.Option(help="Continue with another model.", show_default="the job's own", autocompletion=complete.models),
     ] = "",
-    base_url: Annotated[str, typer.Option(help="Where it is.", show_default="the job's own")] = "",
+    base_url: Annotated[str, typer.Option(help="The model's endpoint.", show_default="the job's own")] = "",
     as_json: Annotated[
-        bool, typer.Option("--json", help="Print every step as one line of JSON, the last line the job.")
+        bool, typer.Option("--json", help="Print every step as one line of JSON; the last line is the job.")
     ] = False,
     verbose: Annotated[
         bool, typer.Option("--verbose", "-v", help="Show rounds, prompts, reasoning, notes and usage.")
     ] = False,
 ) -> None:
-    """Go on with a job whose process died, or that a worker runs and that did not complete. Settings are read again.
+    """Continue a job whose process died, or a worker's job that did not complete. Settings are read again.
 
-    It goes on in its tree, with what the model knew. What it was told and did before is not repeated; a call that was
-    under way is not made again.
+    The job keeps its working tree and its conversation. Finished calls, and a call that was interrupted, do not run
+    again.
     """
     from callboard.cli.follow_job import follow_job  # noqa: PLC0415
     from callboard.coding.agents.job_request import request_of  # noqa: PLC0415
@@ -244,7 +241,7 @@ def resume_job(
         raise CallerError("this is a chat", path=job.id, hint=f"callboard chat --resume {job.id}")
     if not is_direct(job):
         if model or base_url:
-            raise CallerError("a worker reads the model of the job", path=job.id, hint="leave --model out")
+            raise CallerError("a worker's job keeps its model", path=job.id, hint="omit --model and --base-url")
         resumed = resume_job_in_worker(job)
         typer.echo(f"{resumed.id}: {resumed.state}; callboard jobs watch {resumed.id} shows it", err=True)
         return
@@ -257,14 +254,14 @@ def resume_job(
 
 
 def undo(name: JobName) -> None:
-    """Undo a job: delete its branch and its tree, or take a chat's edits out of your files."""
+    """Undo a job: delete its branch and its working tree, or revert a chat's edits to your files."""
     from callboard.jobs.chat import undo_chat  # noqa: PLC0415
     from callboard.jobs.coding_kind import undo_job  # noqa: PLC0415
 
     folders = JobFolders()
     job = find_job(name)
     if not folders.folder(job.id).is_dir():
-        raise CallerError("nothing of the job is on this host", path=job.id)
+        raise CallerError("this host has no files of the job", path=job.id)
     job = settle_job(job)
     if not job.has_ended:
         raise CallerError(f"the job is {job.state}", path=job.id, hint=f"callboard jobs cancel {job.id}")

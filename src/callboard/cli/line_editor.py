@@ -1,6 +1,6 @@
 """Read what a person types with prompt_toolkit, or the lines of a pipe.
 
-Law: waiting for a line can be cancelled without losing what was typed meanwhile, and the terminal is left as it was.
+Rule: cancelling the wait for a line loses no input, and the terminal is restored.
 """
 
 from __future__ import annotations
@@ -21,31 +21,31 @@ if TYPE_CHECKING:
 
 YES: Final = ("y", "yes")
 NO: Final = ("n", "no", "d", "deny")
-"""The answers to a question about a call. After any other one the question is asked again."""
+"""Valid answers to a question about a call. After any other input the question is asked again."""
 MAX_LINE: Final = 1024 * 1024
-"""Bytes of a line."""
+"""Maximum bytes of a line."""
 
 
 class Interrupted(Exception):
-    """Ctrl-C, while a line was edited."""
+    """The person pressed ctrl-C while editing a line."""
 
 
 class Editor(Protocol):
-    """Reads what a person types. Raises Interrupted at ctrl-C, EOFError at ctrl-D. `is_person`: a person is at it."""
+    """Reads typed lines. Raises Interrupted at ctrl-C, EOFError at ctrl-D. `is_person` is true at a terminal."""
 
     is_person: bool
 
     async def prompt(self, before: str) -> str:
-        """A prompt, of several lines where they end with a backslash."""
+        """Read a prompt. It continues on the next line after a backslash."""
         ...
 
     async def answer(self, question: str) -> str:
-        """One line that is typed after the question was shown; "" for a paste of several lines."""
+        """Read one line typed after the question was shown; "" for a paste of several lines."""
         ...
 
 
 def open_editor(history: Path) -> Editor:
-    """A person's where standard input is a terminal, else one for lines. Raises CallerError without prompt_toolkit."""
+    """Return an editor for a terminal, or for piped lines. Raises CallerError without prompt_toolkit."""
     if not sys.stdin.isatty():
         return PipeEditor(sys.stdin.fileno())
     require_extra("coding")
@@ -53,7 +53,7 @@ def open_editor(history: Path) -> Editor:
 
 
 async def read_line() -> str | None:
-    """As `read_answer`; waiting for the line can be cancelled."""
+    """Like `read_answer`, but waiting for the line can be cancelled."""
     line: str | None = await ThreadPool(1).run(read_answer)
     return line
 
@@ -64,13 +64,13 @@ def read_answer() -> str | None:
     if not line:
         return None
     source = sys.stdin.fileno()
-    # Nobody types a second line so fast.
+    # A person cannot type a second line this fast.
     is_pasted = os.isatty(source) and select.select([source], [], [], 0)[0]
     return "" if is_pasted else line
 
 
 def discard_input(terminal: int = 0) -> None:
-    """Discard what was typed before a question is shown: it was not meant for the question."""
+    """Discard input that was typed before a question: it was not meant as an answer."""
     try:
         import termios  # noqa: PLC0415  # not on Windows
     except ImportError:
@@ -80,7 +80,7 @@ def discard_input(terminal: int = 0) -> None:
 
 
 class PipeEditor:
-    """Lines of a file descriptor that is not a terminal. A read that was cancelled is the next call's."""
+    """Reads lines of a file descriptor that is not a terminal. The next call gets the line of a cancelled read."""
 
     is_person = False
 
@@ -107,19 +107,19 @@ class PipeEditor:
 
 
 class RichEditor:
-    """prompt_toolkit: history in a file, alt-enter for a new line."""
+    """Reads with prompt_toolkit: a history file, and alt-enter for a new line."""
 
     is_person = True
 
     def __init__(self, history: Path) -> None:
-        from prompt_toolkit import PromptSession  # noqa: PLC0415  # 100 ms, and an extra's
+        from prompt_toolkit import PromptSession  # noqa: PLC0415  # 100 ms, and belongs to an extra
         from prompt_toolkit.history import FileHistory  # noqa: PLC0415  # as above
         from prompt_toolkit.output import create_output  # noqa: PLC0415  # as above
 
         history.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        # Only the owner can read what was typed.
+        # Only the owner can read the history.
         os.close(os.open(history, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600))
-        # Standard output may be a file; the person is at the terminal all the same.
+        # Standard output may be a file while the person is at the terminal.
         options: dict[str, Any] = {
             "interrupt_exception": Interrupted,
             "output": create_output(always_prefer_tty=True),
@@ -134,7 +134,7 @@ class RichEditor:
         self._questions: PromptSession[str] = PromptSession(**options)
 
     async def prompt(self, before: str) -> str:
-        # Ctrl-C is a key here; the signal belongs to the program that runs the event loop.
+        # Ctrl-C is a key here; the program that runs the event loop handles the signal.
         return await self._prompts.prompt_async(before, handle_sigint=False)
 
     async def answer(self, question: str) -> str:
@@ -146,7 +146,7 @@ class RichEditor:
 
 
 def _make_key_bindings() -> Any:
-    """Enter ends a prompt, but for one whose line ends with a backslash; alt-enter begins a line."""
+    """Bind enter to end the prompt, except after a backslash, and alt-enter to start a line."""
     from prompt_toolkit.key_binding import KeyBindings  # noqa: PLC0415  # as above
 
     keys = KeyBindings()

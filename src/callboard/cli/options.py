@@ -21,21 +21,21 @@ from callboard.configuration.settings import BY_NAME
 from callboard.errors import CallerError
 
 KEY_HINT: Final = "env:NAME or file:PATH hides it from ps"
-"""For the help of options that take a key."""
+"""Text for the help of options that take a key."""
 _REFERENCE: Final = re.compile(r"((?:[^=:]*=)?)(env|file):(.+)", re.DOTALL)
 
 
 def key_option(clients: str, variable: str) -> Any:
-    """The repeatable option of the keys that these clients have to send; the variable holds them as well."""
+    """Return the repeatable option for keys that these clients must send, also read from the variable."""
     return typer.Option(
-        help=f"A key that {clients} have to send: KEY, NAME=KEY or sha256:DIGEST; {KEY_HINT}; repeatable.",
+        help=f"A key that {clients} must send: KEY, NAME=KEY or sha256:DIGEST; {KEY_HINT}; repeatable.",
         envvar=variable,
         show_default=False,
     )
 
 
 def read_key(text: str) -> str:
-    """The key of an option, read from the variable or file that it refers to; `NAME=` before it stays.
+    """Return an option's key, read from the variable or file that it refers to. A `NAME=` prefix stays.
 
     Raises:
         CallerError: The variable is not set, or the file cannot be read or is empty.
@@ -52,7 +52,7 @@ def read_key(text: str) -> str:
 
 
 def read_keys(texts: Iterable[str] | None) -> list[str]:
-    """The keys of a repeatable option."""
+    """Return the keys of a repeatable option."""
     return [read_key(each) for each in texts or ()]
 
 
@@ -69,7 +69,7 @@ Options = TypeVar("Options")
 Model = Annotated[
     str,
     typer.Option(
-        help="local:NAME, openai:NAME, ..., or NAME with --base-url; with commas, the next one where one fails.",
+        help="local:NAME, openai:NAME, ..., or NAME with --base-url; separate fallback models with commas.",
         show_default=BY_NAME["model"].default,
         autocompletion=complete.models,
     ),
@@ -80,7 +80,7 @@ BaseUrl = Annotated[
 Mode = Annotated[
     str,
     typer.Option(
-        help="native, structured, validated or parsed; else the profile's.",
+        help="native, structured, validated or parsed; by default the profile's mode.",
         show_default=False,
         autocompletion=complete.modes,
     ),
@@ -88,14 +88,16 @@ Mode = Annotated[
 Dialect = Annotated[
     str,
     typer.Option(
-        help="Format of calls if the tools are in the prompt (callboard dialects).",
+        help="How the model writes calls if the tools are in the prompt (see callboard dialects).",
         show_default="the profile's",
         autocompletion=complete.dialects,
     ),
 ]
 MaxRounds = Annotated[
     int | None,
-    typer.Option(min=1, help="Replies, the last without tools.", show_default=str(BY_NAME["max_rounds"].default)),
+    typer.Option(
+        min=1, help="Maximum replies; the last has no tools.", show_default=str(BY_NAME["max_rounds"].default)
+    ),
 ]
 Tools = Annotated[
     list[str] | None,
@@ -105,55 +107,57 @@ Ensembles = Annotated[
     list[str] | None,
     typer.Option(
         "--ensembles",
-        help="A directory of ensembles, or a built-in one: io, coding, coding_single; repeatable.",
+        help="A directory of ensembles, or a name: io, coding, coding_single or a plug-in; repeatable.",
         show_default=False,
     ),
 ]
 McpFiles = Annotated[
     list[str] | None,
-    typer.Option("--mcp", help="An mcp.json file, as other clients have it; repeatable.", show_default=False),
+    typer.Option("--mcp", help="An mcp.json file, as other clients use; repeatable.", show_default=False),
 ]
-Directory = Annotated[Path, typer.Option("--directory", "-C", help="The repository's directory.", show_default="here")]
+Directory = Annotated[
+    Path, typer.Option("--directory", "-C", exists=True, file_okay=False, help="The repository.", show_default="here")
+]
 NoSandbox = Annotated[
     bool,
-    typer.Option("--no-sandbox", help="Run commands and tests unconfined: where the machine itself is the sandbox."),
+    typer.Option(
+        "--no-sandbox", help="Run commands and tests without a sandbox. Use it only if the machine itself is one."
+    ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Verbose = Annotated[
-    bool, typer.Option("--verbose", "-v", help="Show rounds, reasoning, notes and usage; of jobs the prompts too.")
+    bool, typer.Option("--verbose", "-v", help="Show rounds, reasoning, notes and usage, and the prompts of jobs.")
 ]
 JobName = Annotated[
     str,
     typer.Argument(
-        metavar="JOB", help="The job, or how its name begins.", show_default=False, autocompletion=complete.jobs
+        metavar="JOB", help="The job's name, or the start of it.", show_default=False, autocompletion=complete.jobs
     ),
 ]
-Host = Annotated[str, typer.Option(help="The address to listen on. An address beyond this machine needs --key.")]
-Port = Annotated[int, typer.Option(min=0, max=65535, help="0 takes a free one.")]
+Host = Annotated[str, typer.Option(help="The address to listen on. Other machines require --key.")]
+Port = Annotated[int, typer.Option(min=0, max=65535, help="The port to listen on; 0 selects a free port.")]
 LogLevel = Annotated[str, typer.Option(help="debug, info, warning or error.")]
 Budget = Annotated[
     float | None,
     typer.Option(
-        help="US dollars that it may cost; when they are spent, it ends.",
+        help="Maximum cost in US dollars; the run stops when they are spent.",
         show_default=False,
-        callback=lambda value: _check_budget(value),  # noqa: PLW0108  # it stands below
+        callback=lambda value: _check_budget(value),  # noqa: PLW0108  # defined below
     ),
 ]
 Wait = Annotated[
     bool,
-    typer.Option("--wait", help="Let a worker run it as with --background, and show it; ctrl-C leaves it running."),
+    typer.Option("--wait", help="Run it in a worker and show its output. Ctrl-C stops only the output."),
 ]
 Background = Annotated[
     bool,
-    typer.Option(
-        "--background", help="Print the job's id, and let a worker run it; what needs your approval waits for it."
-    ),
+    typer.Option("--background", help="Run it in a worker and print the job's id. Calls that need your approval wait."),
 ]
 
 
 def _check_budget(value: float | None) -> float | None:
     if value is not None and not value > 0:
-        raise typer.BadParameter("a budget is above zero")
+        raise typer.BadParameter("a budget must be above zero")
     return value
 
 

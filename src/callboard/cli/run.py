@@ -50,7 +50,7 @@ EXIT_CODES: dict[RunState, int] = {"completed": 0, "failed": 1, "incomplete": 3,
 class RunCommandOptions:
     """The options of `callboard run`."""
 
-    prompt: Annotated[str, typer.Argument(help="What to ask. `-` reads it from standard input.", show_default=False)]
+    prompt: Annotated[str, typer.Argument(help="The prompt. `-` reads standard input.", show_default=False)]
     model: Model = ""
     base_url: BaseUrl = ""
     tools: Tools = None
@@ -59,11 +59,13 @@ class RunCommandOptions:
     mode: Mode = ""
     max_rounds: MaxRounds = None
     budget: Budget = None
-    latest: Annotated[bool, typer.Option("--continue", "-c", help="Continue the latest conversation.")] = False
-    resume: Annotated[str, typer.Option(help="Go on with the conversation of this name.", show_default=False)] = ""
+    latest: Annotated[bool, typer.Option("--continue", "-c", help="Continue your latest conversation.")] = False
+    resume: Annotated[str, typer.Option(help="Continue the conversation with this name.", show_default=False)] = ""
     fork: Annotated[
         str,
-        typer.Option(help="ID@ROUND: a new one that begins with that one's first ROUND replies.", show_default=False),
+        typer.Option(
+            help="Start a new conversation from the first ROUND replies of another: ID@ROUND.", show_default=False
+        ),
     ] = ""
     wait: Wait = False
     background: Background = False
@@ -80,8 +82,8 @@ def run(options: RunCommandOptions) -> None:
     Exit codes: 0 completed, 1 failed, 2 wrong usage, 3 incomplete, 4 calls wait for results from outside,
     130 cancelled.
 
-    An API key for --base-url is read from CALLBOARD_API_KEY. What is not given here is taken from the
-    environment and from callboard.toml.
+    CALLBOARD_API_KEY holds the API key for --base-url. Options that you omit come from the environment and
+    from callboard.toml.
     """
     verbose, as_json = options.verbose, options.as_json
     color = sys.stderr.isatty() and "NO_COLOR" not in os.environ
@@ -97,7 +99,7 @@ def run(options: RunCommandOptions) -> None:
         budget=options.budget,
     )
     start_telemetry(settings.telemetry)
-    # An argument or a file may have bytes that are no text.
+    # The prompt may contain bytes that are not valid UTF-8.
     prompt = sys.stdin.buffer.read() if options.prompt == "-" else os.fsencode(options.prompt)
     if options.background or options.wait:
         _run_as_job(prompt.decode("utf-8", "replace"), options, settings, display)
@@ -130,7 +132,7 @@ def run(options: RunCommandOptions) -> None:
         note = f"; the transcript is kept in {conversation.path}" if conversation.path.exists() else ""
         display.tell(f"cancelled{note}")
 
-    # What tools print is no part of the answer.
+    # The output of tools is not part of the answer.
     with redirect_stdout(sys.stderr):
         result = interrupt.run(run_agent(), report_cancelled).result
     if result.state == "incomplete" and not as_json:
@@ -141,18 +143,17 @@ def run(options: RunCommandOptions) -> None:
 
 
 def _run_as_job(prompt: str, options: RunCommandOptions, settings: Settings, display: Display) -> None:
-    """Let a worker run it."""
     if options.latest or options.resume or options.fork:
-        hint = "callboard jobs fork JOB@ROUND goes on from a round of a job"
-        raise CallerError("a job keeps a conversation of its own", path="--continue, --resume, --fork", hint=hint)
+        hint = "callboard jobs fork JOB@ROUND continues from a round of a job"
+        raise CallerError("a job has its own conversation", path="--continue, --resume, --fork", hint=hint)
     job = submit_prompt(prompt, vars(options), settings, display)
     show_submitted(job, display, waits=options.wait, as_json=options.as_json, verbose=options.verbose)
 
 
 def choose_conversation(*, latest: bool, resume: str, fork: str) -> Conversation:
-    """A new conversation, the latest one, the named one, or a fork of one. Raises CallerError."""
+    """Return a new conversation, the latest, the named one, or a fork. Raises CallerError."""
     if latest + bool(resume) + bool(fork) > 1:
-        raise CallerError("only one of --continue, --resume and --fork can be meant")
+        raise CallerError("give only one of --continue, --resume and --fork")
     if latest:
         return Conversation.latest()
     if resume:
@@ -161,7 +162,7 @@ def choose_conversation(*, latest: bool, resume: str, fork: str) -> Conversation
         return Conversation.begin()
     identifier, at, rounds = fork.partition("@")
     if at and not rounds.isdecimal():
-        raise CallerError("the round is a number", path=f"--fork {fork}", hint="write ID@ROUND, such as ID@2")
+        raise CallerError("the round must be a number", path=f"--fork {fork}", hint="write ID@ROUND, such as ID@2")
     return Conversation.resume(identifier).fork(int(rounds) if at else None)
 
 
@@ -171,7 +172,7 @@ def _make_agent(
     earlier = EarlierAnswers()
 
     async def approve(invocation: InvocationCanister, why: str) -> Answer:
-        # All arguments, and escaped: nobody approves what was not shown.
+        # Show all arguments, escaped, before asking.
         why = earlier.mention(invocation, why)
         display.tell(f"{make_visible(why)}: {json.dumps(invocation.arguments)}", "33")
         is_allowed = await _is_allowed(invocation, display)
@@ -192,7 +193,7 @@ def _make_agent(
 
 
 async def _is_allowed(invocation: InvocationCanister, display: Display) -> bool | None:
-    """Ask the person at the terminal until there is a yes or a no; None without a person, which denies the call."""
+    """Ask at the terminal until the answer is yes or no. Without a terminal, return None, which denies the call."""
     while sys.stdin.isatty():
         discard_input()
         display.tell(f"run {make_visible(invocation.name)}? [y]es, [n]o")
@@ -200,5 +201,5 @@ async def _is_allowed(invocation: InvocationCanister, display: Display) -> bool 
             break
         if (word := line.strip().lower()) in (*YES, *NO):
             return word in YES
-    display.tell("nobody is here to ask: denied")
+    display.tell("there is no terminal to ask: denied")
     return None

@@ -1,7 +1,7 @@
 """The kind "run": a job is one prompt of `callboard run --background`, with the model and the tools of a directory.
 
-The worker works in that directory, so that tools find there what they would find in a direct run. The model and the
-settings are read anew in each segment. A call that wants approval waits for an answer.
+The worker runs in that directory, so tools find the same files as in a direct run. Each segment reads the model and the
+settings again. A call that needs approval waits for an answer.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from callboard.jobs.store import DurableStore
 KIND: Final = "run"
 _DIGITS: Final = 12
 _OPTIONS: Final = "options"
-"""Where the input of a job has its `RunFlags`."""
+"""Key of the `RunFlags` in a job's input."""
 
 
 class RunFlags(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What the command line said, which goes before the settings."""
+    """Options of the command line, which override the settings."""
 
     model: str = ""
     base_url: str = ""
@@ -46,12 +46,12 @@ class RunFlags(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def run_queue(directory: str) -> str:
-    """The queue of the runs in a directory of this host."""
+    """Return the queue of the runs in a directory of this host."""
     return f"{host_queue()}:{directory}"
 
 
 def worker_name(directory: str) -> str:
-    """What the files of the worker that is started for a directory are called after."""
+    """Return the name for the files of a directory's worker."""
     return f"run-{hashlib.sha256(os.fsencode(directory)).hexdigest()[:_DIGITS]}"
 
 
@@ -73,7 +73,7 @@ async def submit_run(store: DurableStore, prompt: str, flags: RunFlags, model: s
 
 
 class RunKind(JobKind):
-    """Runs them in the current directory; `tell` is told what a person may want to know."""
+    """Runs these jobs in the current directory; `tell` gets lines for the user."""
 
     name = KIND
 
@@ -82,13 +82,13 @@ class RunKind(JobKind):
         self._tell = tell
 
     def find_obstacle(self, job: DurableJob) -> str:
-        """That this process works in another directory."""
+        """Return an obstacle if this process runs in another directory."""
         if str(Path.cwd()) == job.directory:
             return ""
-        return f"the worker that took it works in another directory; start callboard worker in {job.directory}"
+        return f"the job's worker runs in another directory; start callboard worker in {job.directory}"
 
     async def run(self, segment: JobSegment) -> Outcome:
-        """Go on with the run until it ends, waits, or gives way to the next segment."""
+        """Continue the run until it ends, waits, or hands over to the next segment."""
         flags = msgspec.convert(segment.job.input.get(_OPTIONS, {}), RunFlags)
         fields: dict[str, Any] = msgspec.structs.asdict(flags)
         check_options(fields, self._database)

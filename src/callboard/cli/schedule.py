@@ -1,4 +1,4 @@
-"""`callboard schedule`: jobs that workers submit again and again, at the times of a line of cron."""
+"""`callboard schedule`: jobs that workers submit repeatedly, at the times of a cron line."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-app = typer.Typer(no_args_is_help=True, help="Submit jobs at the times of a line of cron.")
+app = typer.Typer(no_args_is_help=True, help="Submit jobs repeatedly, at the times of a cron line.")
 
 _COMMANDS: Final = ("build", "debug", "review", "triage")
 
@@ -54,27 +54,27 @@ def add(
         list[str],
         typer.Argument(
             metavar="-- COMMAND",
-            help="The words of a command, such as review --branch B --model M; or a prompt.",
+            help="The command to run, such as review --branch B --model M; or a prompt.",
             show_default=False,
         ),
     ],
-    zone: Annotated[str, typer.Option(help="The time zone of the line, such as Europe/Berlin.")] = "UTC",
+    zone: Annotated[str, typer.Option(help="The time zone of the cron line, such as Europe/Berlin.")] = "UTC",
     agent: Annotated[
         str,
         typer.Option(
-            help="An agent that a worker serves, MODULE:NAME or FILE.py:NAME, instead of a coding agent.",
+            help="The agent that gets the prompt: MODULE:NAME or FILE.py:NAME, as given to a worker.",
             show_default=False,
         ),
     ] = "",
-    priority: Annotated[int, typer.Option(help="Priority of its jobs in the queue; lower numbers run first.")] = 0,
+    priority: Annotated[int, typer.Option(help="Priority of its jobs; the lowest number runs first.")] = 0,
     as_json: Json = False,
 ) -> None:
-    """Have workers submit a job at the times of a line of cron: a command of a coding agent, or an agent's prompt.
+    """Submit a job at the times of a cron line: a command of a coding agent, or a prompt for an agent.
 
     callboard schedule add nightly "0 3 * * *" --zone Europe/Berlin -- review --branch main --model openai:gpt-4o
 
-    A worker submits it, once however many there are; what was missed while none ran, once too. A job is left out while
-    the last one has not ended. What the command reads, such as --logs or an issue, is read now.
+    A worker submits each job once, however many workers run. Times that were missed while no worker ran make one job.
+    A schedule submits no job before its last job has ended. Files and issues that the command reads are read now.
     """
     require_extra("jobs")
     template = _agent_template(agent, words) if agent else _coding_template(words)
@@ -86,7 +86,7 @@ def add(
         return
     typer.echo(f"{added.name}: {_show_next(added)}")
     option = f" --agents {agent}" if agent else ""
-    typer.echo(f"its jobs are submitted by a worker that runs then: callboard worker{option}", err=True)
+    typer.echo(f"a running worker submits its jobs: callboard worker{option}", err=True)
 
 
 async def _add(schedules: ScheduleStore, name: str, cron: str, zone: str, template: JobTemplate) -> Schedule:
@@ -101,7 +101,7 @@ async def _add(schedules: ScheduleStore, name: str, cron: str, zone: str, templa
 
 @app.command("list")
 def list_schedules(as_json: Json = False) -> None:
-    """List the schedules: when each is due next, what it submits, and what became of its last job."""
+    """List the schedules with their next time, their job and the state of their last job."""
     schedules = _use(lambda schedules: schedules.list()) if may_have_jobs() else ()
     for each in schedules:
         typer.echo(json.dumps(each.as_json()) if as_json else _describe(each))
@@ -111,14 +111,14 @@ def list_schedules(as_json: Json = False) -> None:
 
 @app.command("pause")
 def pause(name: Name) -> None:
-    """Let a schedule submit nothing until it is resumed."""
+    """Pause a schedule until you resume it."""
     _use(lambda schedules: schedules.pause(name))
     typer.echo(f"{name}: paused")
 
 
 @app.command("resume")
 def resume(name: Name) -> None:
-    """Let a schedule that was paused submit again; what was due meanwhile is left out."""
+    """Resume a paused schedule. Times that were missed are skipped."""
     typer.echo(f"{name}: {_show_next(_use(lambda schedules: schedules.resume(name)))}")
 
 
@@ -137,12 +137,11 @@ def _use(work: Callable[[ScheduleStore], Coroutine[Any, Any, T]]) -> T:
 
 
 def _agent_template(agent: str, words: Sequence[str]) -> JobTemplate:
-    """A job of an agent with a prompt. Raises CallerError."""
     from callboard.jobs.agent_kind import KIND, AgentInput  # noqa: PLC0415
 
     prompt = words[0] if len(words) == 1 else ""
     if not prompt.strip():
-        raise CallerError("an agent gets one prompt", path="--agent", hint="write it in quotes, after the line of cron")
+        raise CallerError("an agent needs one prompt", path="--agent", hint="write it in quotes after the cron line")
     reference = normalize_reference(agent)
     job_input = AgentInput(agent=reference, prompt=UserCanister(contents(prompt)))
     return JobTemplate(
@@ -155,11 +154,10 @@ def _agent_template(agent: str, words: Sequence[str]) -> JobTemplate:
 
 
 def _coding_template(words: Sequence[str]) -> JobTemplate:
-    """The job that a command of a coding agent makes. Raises CallerError, and what the command raises."""
     kind, *arguments = words
     if kind not in _COMMANDS:
-        hint = f"write {', '.join(_COMMANDS)} and what belongs to it behind --, or name an --agent"
-        raise CallerError("no command of a coding agent", path=kind, hint=hint)
+        hint = f"after --, write {', '.join(_COMMANDS)} with its options, or name an --agent"
+        raise CallerError("not a command of a coding agent", path=kind, hint=hint)
     taken: list[tuple[JobRequest, int]] = []
     token = take_request.set(lambda request, priority: taken.append((request, priority)))
     try:
@@ -186,7 +184,6 @@ def _show_next(schedule: Schedule) -> str:
 
 
 def _describe(schedule: Schedule) -> str:
-    """A schedule in one line."""
     template = schedule.template
     due = "paused" if schedule.is_paused else _show_next(schedule)
     last = f"  last job {schedule.last_job}: {schedule.last_state or 'deleted'}" if schedule.last_job else ""

@@ -1,7 +1,4 @@
-"""`callboard serve`: the gateway.
-
-Several extensions of a gateway as one: the board beside `/agui`.
-"""
+"""`callboard serve`: the gateway, with the board and `/agui` as its extensions."""
 
 from __future__ import annotations
 
@@ -42,18 +39,18 @@ if TYPE_CHECKING:
     from callboard.servers.gateway.endpoints import Services
 
     MakePart: TypeAlias = Callable[[Services, JobStreams], Extension]
-    """Makes one extension of a gateway. The extensions of one process share the streams of its jobs."""
+    """Make one extension of a gateway. The extensions of one process share the streams of its jobs."""
 
 
 class ExtensionGroup:
-    """Extensions that are entered together, in their order."""
+    """Extensions that start and stop together, in order."""
 
     def __init__(self, extensions: Sequence[Extension]) -> None:
         self._extensions = extensions
         self._open = AsyncExitStack()
 
     def routes(self) -> Sequence[BaseRoute]:
-        """Those of all of them."""
+        """Return the routes of all extensions."""
         return [route for each in self._extensions for route in each.routes()]
 
     async def __aenter__(self) -> Self:
@@ -71,30 +68,30 @@ class ExtensionGroup:
 
 
 def make_group(makers: Sequence[MakePart], services: Services) -> ExtensionGroup:
-    """The extensions of one gateway; a function of a module, as workers need it."""
+    """Return the extensions of one gateway. A module-level function, so that worker processes can import it."""
     streams = JobStreams()
     return ExtensionGroup([make(services, streams) for make in makers])
 
 
 _CONNECT_SECONDS: Final = 2.0
-"""How long each backend has at the start to take a connection."""
+"""Seconds for each backend to accept a connection at the start."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class BackendOptions:
-    """The one backend of a command line."""
+    """The options that describe one backend."""
 
     backend: Annotated[
         str, typer.Option(help="The backend's URL, such as http://127.0.0.1:8080/v1.", show_default=False)
     ] = ""
     backend_wire: Annotated[
-        str, typer.Option(help="Its API: chat, responses, messages or gemini.", show_default="chat")
+        str, typer.Option(help="The API: chat, responses, messages or gemini.", show_default="chat")
     ] = ""
-    backend_key: Annotated[str, typer.Option(help="The environment variable with its key.", show_default=False)] = ""
+    backend_key: Annotated[str, typer.Option(help="Environment variable with its key.", show_default=False)] = ""
     local: Annotated[
         str,
         typer.Option(
-            help="Instead: a model of this machine, such as qwen2.5-coder-1.5b.",
+            help="Use a model on this machine instead, such as qwen2.5-coder-1.5b.",
             show_default=False,
             autocompletion=complete.local,
         ),
@@ -103,23 +100,23 @@ class BackendOptions:
     dialect: Annotated[
         str,
         typer.Option(
-            help="How the models spell calls in text (callboard dialects), or a tokenizer_config.json.",
+            help="How the models write calls in text (see callboard dialects), or a tokenizer_config.json.",
             show_default=False,
             autocompletion=complete.dialects,
         ),
     ] = ""
     profile: Annotated[
         list[str] | None,
-        typer.Option(help="FACT=VALUE of the models (callboard explain); repeatable.", show_default=False),
+        typer.Option(help="A fact about the models (callboard explain): FACT=VALUE; repeatable.", show_default=False),
     ] = None
 
     def settings(self, **more: object) -> BackendSettings | None:
-        """The settings of this backend; None where neither a URL nor a local model is given. Raises CallerError."""
+        """Return this backend's settings, or None without a URL and a local model. Raises CallerError."""
         fields: Any = self.fields(**more)
         return BackendSettings(url=self.backend, local=self.local, **fields) if self.backend or self.local else None
 
     def fields(self, **more: object) -> dict[str, object]:
-        """The fields of a backend that the other options set. Raises CallerError."""
+        """Return the backend fields that the other options set. Raises CallerError."""
         self._check()
         fields = {
             "wire": self.backend_wire,
@@ -144,31 +141,37 @@ class ServeOptions(BackendOptions):
 
     forward_client_key: Annotated[
         bool | None,
-        typer.Option(
-            help="Whether it gets the keys that clients send.", show_default="only where it is the one backend"
-        ),
+        typer.Option(help="Send clients' own keys to the backend.", show_default="only if there is one backend"),
     ] = None
     model_map: Annotated[
         list[str] | None,
-        typer.Option(help="FROM=TO: what clients call the backend's model; repeatable.", show_default=False),
+        typer.Option(
+            help="FROM=TO: ask the backend's model TO if a client asks for FROM; repeatable.", show_default=False
+        ),
     ] = None
     config: Annotated[str, typer.Option(help="A TOML file of settings, for several backends.", show_default=False)] = ""
     host: Host = "127.0.0.1"
     port: Port = 8282
     key: Annotated[list[str] | None, key_option("clients", "CALLBOARD_GATEWAY_KEYS")] = None
     requests_per_minute: Annotated[
-        float | None, typer.Option(help="Requests a minute of one key.", show_default=False)
+        float | None, typer.Option(help="Maximum requests per minute for one key.", show_default=False)
     ] = None
-    max_concurrent: Annotated[int | None, typer.Option(help="Requests of one key at once.", show_default=False)] = None
+    max_concurrent: Annotated[
+        int | None, typer.Option(help="Maximum concurrent requests for one key.", show_default=False)
+    ] = None
     budget_per_day: Annotated[
-        float | None, typer.Option(help="US dollars that all requests of a day (UTC) may cost.", show_default=False)
+        float | None,
+        typer.Option(help="Maximum cost of all requests of a day (UTC), in US dollars.", show_default=False),
     ] = None
-    store: Annotated[str, typer.Option(help="Keep replies: sqlite:///FILE or postgresql://...", show_default=False)] = (
-        ""
-    )
+    store: Annotated[
+        str, typer.Option(help="A database to keep replies in: sqlite:///FILE or postgresql://...", show_default=False)
+    ] = ""
     ensembles: Annotated[
         list[str] | None,
-        typer.Option(help="A directory of ensembles whose tools run here; repeatable.", show_default=False),
+        typer.Option(
+            help="Ensembles whose tools the gateway runs: a directory, or io, coding, coding_single or a plug-in; repeatable.",
+            show_default=False,
+        ),
     ] = None
     board: Annotated[
         bool, typer.Option("--board", help="Serve the board at /board, and print a link that logs in.")
@@ -176,36 +179,41 @@ class ServeOptions(BackendOptions):
     board_url: Annotated[
         str,
         typer.Option(
-            help="Under which the board is reached, such as https://gateway.example.org; needed beyond this machine.",
+            help="The board's URL for other machines, such as https://gateway.example.org; required if --host is not local.",
             show_default=False,
         ),
     ] = ""
     agui: Annotated[list[str] | None, typer.Option(help=HELP, show_default=False)] = None
-    strict: Annotated[bool, typer.Option("--strict", help="Refuse requests that would lose something.")] = False
+    strict: Annotated[bool, typer.Option("--strict", help="Refuse requests that the backend cannot fully serve.")] = (
+        False
+    )
     compat_events: Annotated[
-        bool, typer.Option("--compat-events", help="Send older names of the events besides the official ones.")
+        bool, typer.Option("--compat-events", help="Also send events under their older names.")
     ] = False
     origin: Annotated[
-        list[str] | None, typer.Option(help="A web page that may ask; repeatable.", show_default=False)
+        list[str] | None,
+        typer.Option(help="The origin of a web page that may send requests; repeatable.", show_default=False),
     ] = None
     idle_timeout: Annotated[
-        float | None, typer.Option(help="Seconds that a backend may be silent.", show_default="600")
+        float | None, typer.Option(help="Seconds to wait for a silent backend.", show_default="600")
     ] = None
     heartbeat: Annotated[
-        float | None, typer.Option(help="Seconds of silence until a stream gets a sign of life.", show_default="10")
+        float | None, typer.Option(help="Seconds between keep-alive events in a silent stream.", show_default="10")
     ] = None
-    certificate: Annotated[str, typer.Option(help="A PEM file, for https.", show_default=False)] = ""
-    private_key: Annotated[str, typer.Option(help="The PEM file of its key.", show_default=False)] = ""
-    workers: Annotated[int, typer.Option(min=1, help="Processes that answer.")] = 1
+    certificate: Annotated[str, typer.Option(help="A PEM certificate file, for HTTPS.", show_default=False)] = ""
+    private_key: Annotated[
+        str, typer.Option(help="The PEM file of the certificate's private key.", show_default=False)
+    ] = ""
+    workers: Annotated[int, typer.Option(min=1, help="Number of server processes.")] = 1
     log_level: LogLevel = "info"
 
 
 @takes_options(ServeOptions)
 def serve(options: ServeOptions) -> None:
-    """Let any client use any model: Responses, Chat Completions, Messages and Gemini in front of any backend.
+    """Serve any client on any model: Responses, Chat Completions, Messages or Gemini requests, any backend.
 
-    Tool calls that models write into text become calls on the way. A backend that takes no tools gets them in its
-    prompt. A client's own key is passed on to the only backend, unless that or the gateway has keys of its own.
+    The gateway turns tool calls that a model writes as text into real calls. If a backend does not accept tools, they
+    go into the prompt. With one backend, the client's key is passed on, unless the backend or the gateway has a key.
     """
     require_extra("gateway", *(["board"] if options.board else []), *(["jobs"] if options.agui else []))
     from callboard.servers.gateway.server import Address  # noqa: PLC0415  # the extra's
@@ -243,7 +251,9 @@ def serve(options: ServeOptions) -> None:
         if each.local and not each.local.endswith(".gguf"):
             pull_with_progress(each.local)
     if settings.has_budgets and not settings.store:
-        typer.echo("callboard: what requests cost is kept in memory: a restart begins anew; --store keeps it", err=True)
+        typer.echo(
+            "callboard: the cost of requests is kept in memory and lost at a restart; --store keeps it", err=True
+        )
 
     def ready(url: str) -> None:
         names = [f"local:{each.local}" if each.local else each.name or each.display_url for each in settings.backends]
@@ -267,7 +277,6 @@ def serve(options: ServeOptions) -> None:
 
 
 def _make_extend(options: ServeOptions, agui_keys: Mapping[str, str]) -> Extend | None:
-    """What adds to each worker what was asked for beside the gateway. Raises CallerError."""
     makers = [_extend_by_board(options)] if options.board else []
     if options.agui:
         check_agents(options.agui)
@@ -279,7 +288,6 @@ def _make_extend(options: ServeOptions, agui_keys: Mapping[str, str]) -> Extend 
 
 
 def _extend_by_board(options: ServeOptions) -> MakePart:
-    """What adds the board to each worker. Raises CallerError where it would be open to others without an address."""
     from callboard.cli.board import extend_gateway  # noqa: PLC0415  # not for --help
     from callboard.servers.board.server import board_hosts  # noqa: PLC0415  # as above
 
@@ -295,10 +303,7 @@ def _board_link(url: str) -> str:
 
 
 async def _warn_of_backends(settings: GatewaySettings) -> None:
-    """Name the backends that take no connection, and those that have changed since they were examined.
-
-    A gateway may start before them, but its user should know.
-    """
+    """Warn about backends that accept no connection, and about those that changed since they were examined."""
 
     def tell(line: str) -> None:
         typer.echo(f"callboard: warning: {line}", err=True)
@@ -317,7 +322,7 @@ async def _warn_of_backends(settings: GatewaySettings) -> None:
 
 
 def parse_facts(options: Sequence[str]) -> dict[str, object]:
-    """The facts of `--profile`; a value that is no JSON is a text."""
+    """Parse the facts of `--profile`. A value that is not valid JSON is a string."""
     return {name: _parse_value(value) for name, value in [_split_pair(each, "--profile") for each in options]}
 
 

@@ -21,16 +21,16 @@ from callboard.telemetry import TelemetrySettings, enable, wants_telemetry
 from callboard.text.display import collapse
 
 COMMAND_TIMEOUT: Final = 2.0
-"""Seconds: a person waits for a command to end."""
+"""Seconds to wait for the collector at a command's end."""
 
 
 def load_telemetry_settings() -> TelemetrySettings:
-    """The user's `[telemetry]`, for a command that belongs to no project. Raises CallerError."""
+    """Load the user's `[telemetry]`. Commands outside projects use it. Raises CallerError."""
     return load_settings({}, user_file(os.environ).parent, os.environ).telemetry
 
 
 def read_log_level(text: str) -> int:
-    """The level of an option `--log-level`. Raises BadParameter."""
+    """Return the level of an option `--log-level`. Raises BadParameter."""
     level = logging.getLevelNamesMapping().get(text.upper())
     if level is None:
         raise typer.BadParameter("debug, info, warning or error", param_hint="--log-level")
@@ -38,21 +38,19 @@ def read_log_level(text: str) -> int:
 
 
 def start_telemetry(settings: TelemetrySettings, *, timeout: float | None = COMMAND_TIMEOUT) -> None:
-    """Tell what this command does, if anybody wants to know. What is left is sent when the process ends.
+    """Send telemetry of this command, if it is turned on. The rest is sent when the process ends.
 
-    The standard variables may be there for other programs, so where they alone ask for it and it cannot be had, the
-    command says so and goes on.
+    If only the standard variables turn it on and it fails, warn and continue: they may be meant for other programs.
 
     Args:
-        settings: What `[telemetry]` says.
-        timeout: Seconds that the end of the process waits for a collector, for each signal; None is OpenTelemetry's 10.
+        settings: The settings of `[telemetry]`.
+        timeout: Seconds per signal to wait for a collector at the end; None is OpenTelemetry's 10.
 
     Raises:
-        CallerError: `[telemetry]` has an endpoint, and the extra `otel` is not installed, or OTLP is to be sent in a
-            way that is not there.
+        CallerError: `[telemetry]` has an endpoint, but the extra `otel` is not installed or the protocol is unknown.
     """
     if wants_telemetry(settings, os.environ):
-        # Each try is one of its warnings. That a batch is lost is an error, and is shown.
+        # Hide a warning for each retry. A lost batch is an error, and is shown.
         logging.getLogger("opentelemetry").setLevel(logging.ERROR)
         try:
             enable(settings, timeout=timeout)
@@ -63,13 +61,13 @@ def start_telemetry(settings: TelemetrySettings, *, timeout: float | None = COMM
 
 
 _MAX_NOTICE_CHARS: Final = 2000
-"""Room for all keys of a project's file, and paths."""
+"""Maximum characters of a notice: enough for all keys of a project's file, and paths."""
 
 
 def settings_in(place: Path, flags: Mapping[str, Any]) -> Settings:
-    """The settings of a command that works in a directory. Raises CallerError.
+    """Load the settings of a command that works in a directory. Raises CallerError.
 
-    Which values of the project's file were ignored is printed on standard error, in a line without escape sequences.
+    Prints ignored values of the project's file on standard error, in one line without escape sequences.
     """
     settings = load_settings(flags, place, os.environ)
     for notice in settings.notices:
@@ -82,7 +80,7 @@ def settings_in(place: Path, flags: Mapping[str, Any]) -> Settings:
 
 
 def check_value(source: str, value: str, parse: Callable[[str], object]) -> None:
-    """Parse a value, if it is set. Raises CallerError with the flag, variable or file that the value comes from."""
+    """Parse a value if it is set. Raises CallerError with the flag, variable or file of the value."""
     try:
         if value:
             parse(value)
@@ -92,22 +90,21 @@ def check_value(source: str, value: str, parse: Callable[[str], object]) -> None
 
 
 def settings_here(**flags: Any) -> Settings:
-    """The settings of a command that works in the current directory. Raises CallerError."""
+    """Load the settings of a command that works in the current directory. Raises CallerError."""
     return settings_in(Path.cwd(), flags)
 
 
 def import_from(directory: Path | None) -> None:
-    """Import modules from a directory too: as the last one, so that its files replace no installed module."""
+    """Also import modules from a directory. It comes last, so its files do not replace installed modules."""
     if directory is not None and str(directory) not in sys.path:
         sys.path.append(str(directory))
 
 
 def module_directory(settings: Settings, key: str) -> Path | None:
-    """The directory of the modules that `tools` or `ensembles` name, besides what is installed; None for none.
+    """Return the directory of modules that `tools` or `ensembles` name, or None for installed modules only.
 
-    That is the current directory for names on the command line, and the file's own for a project's file. The user's own file
-    holds in every directory, also in somebody else's repository, whose files must not be imported in place of a module that
-    is not installed.
+    Names on the command line use the current directory, names in a project's file the directory of that file. The
+    user's own file applies in every repository, so its names must not import files of a repository.
     """
     source = settings.sources[key]
     if source == BY_NAME[key].flag:

@@ -1,7 +1,7 @@
-"""`callboard tools`: list tools, and call one by hand; and what other commands do with tools.
+"""`callboard tools`: list tools and call one by hand. Other commands load their tools with this module.
 
-Those load what the command line and the settings name, and connect ensembles while they run. Loading `module:attribute`
-runs that module: it is the user's own code.
+Commands load the tools that the command line and the settings name, and connect ensembles while they run. Loading
+`module:attribute` runs that module: it is the user's own code.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ from callboard.tools import Ensemble, InvokerRegistry, Tool
 async def open_settings_agent(
     settings: Settings, tell: Callable[[str], None], files: Iterable[str] | None = None
 ) -> AsyncIterator[Agent[Any]]:
-    """The agent, connected to its servers; `files` name more of these. Raises CallboardError."""
-    # In a thread: a local model that is not here is pulled, with an event loop of its own.
+    """Open the agent and connect its servers; `files` name more servers. Raises CallboardError."""
+    # In a thread, because downloading a local model runs its own event loop.
     model = await asyncio.to_thread(open_model, settings, tell)
     try:
         silence_sdk()
@@ -69,11 +69,11 @@ async def open_settings_agent(
 
 
 _MAX_LINE_CHARS = 1000
-"""Of a warning."""
+"""Maximum characters of a warning."""
 
 
 def select_servers(settings: Settings, files: Iterable[str] | None = None) -> dict[str, DescribedServer]:
-    """The MCP servers of the settings by name, and those of `mcp.json` files, which take precedence."""
+    """Return the MCP servers by name, of the settings and of `mcp.json` files. The files override the settings."""
     servers = {name: _set_directory(each) for name, each in settings.mcp.items()}
     for file in files or ():
         servers |= {each.name: each for each in load_mcp_json(file)}
@@ -83,7 +83,7 @@ def select_servers(settings: Settings, files: Iterable[str] | None = None) -> di
 def _set_directory(server: DescribedServer) -> DescribedServer:
     """Start a server of the user's own file beside that file, unless it names a directory.
 
-    The file holds in every directory. In somebody's repository `python -m`, npx and others would run what lies there.
+    The file applies in every directory. In a repository, `python -m`, npx and others would run the repository's code.
     """
     own = user_file(os.environ)
     server = server._replace(cli_options="")
@@ -93,27 +93,26 @@ def _set_directory(server: DescribedServer) -> DescribedServer:
 
 
 def silence_sdk() -> None:
-    """Hide the MCP SDK's log from people: what matters of it comes as an error."""
+    """Hide the MCP SDK's log from users: important problems also raise errors."""
     logging.getLogger("mcp").addHandler(logging.NullHandler())
 
 
 class Toolbox:
     """The ensembles of a command, connected while the context is entered.
 
-    A server that cannot be connected, and a failure to disconnect, is only reported. What ensembles print goes to standard
-    error.
+    A server that fails to connect or disconnect is only reported. Output that ensembles print goes to standard error.
 
     Args:
         tools: As for `load_ensembles`.
         ensembles: As for `load_configuration`.
         tell: Prints a line.
         servers: MCP servers.
-        tools_from: The directory of modules that `tools` names, besides what is installed.
+        tools_from: The directory of modules that `tools` names, in addition to installed modules.
         ensembles_from: The same for `ensembles`.
         options: Arguments of McpEnsemble.
 
     Raises:
-        CallerError: Something that is named cannot be loaded.
+        CallerError: A named tool or ensemble cannot be loaded.
     """
 
     def __init__(
@@ -170,10 +169,10 @@ class Toolbox:
 
 
 def load_ensembles(specifications: Iterable[str], beside: Path | None) -> list[Ensemble]:
-    """Load what the specifications name: one ensemble with all tools, and the ensembles.
+    """Load tools and ensembles by specification. All tools form one ensemble.
 
-    A specification is `module:attribute` or `file.py:attribute`; without attribute it names all tools of the module. The
-    attribute is a tool, a function, an ensemble, or a list of these. Raises CallerError.
+    A specification is `module:attribute` or `file.py:attribute`. Without an attribute it names all tools of the module.
+    The attribute is a tool, a function, an ensemble, or a list of these. Raises CallerError.
     """
     values: list[Any] = []
     for specification in specifications:
@@ -184,13 +183,13 @@ def load_ensembles(specifications: Iterable[str], beside: Path | None) -> list[E
 
 
 def load_attribute(specification: str, beside: Path | None) -> list[Any]:
-    """Load what a specification names, as a list. Raises CallerError."""
+    """Load the objects of a specification. Raises CallerError."""
     where, _, attribute = specification.partition(":")
     module = _load_module(where, specification, beside)
     if not attribute:
         tools = [each for each in vars(module).values() if isinstance(each, (Tool, Ensemble))]
         if not tools:
-            raise CallerError("no tool in it", path=specification, hint="decorate a function with @tool")
+            raise CallerError("the module has no tools", path=specification, hint="decorate a function with @tool")
         return tools
     try:
         value = getattr(module, attribute)
@@ -202,7 +201,7 @@ def load_attribute(specification: str, beside: Path | None) -> list[Any]:
 def _load_module(where: str, specification: str, beside: Path | None) -> ModuleType:
     path = Path(where)
     if path.suffix == ".py":
-        # A name that nobody imports: the file must not replace a module of its name.
+        # A name that no import uses, so the file cannot replace a module.
         name = f"callboard file {path.resolve()}"
         spec = spec_from_file_location(name, path)
         if spec is None or spec.loader is None or not path.is_file():
@@ -213,7 +212,7 @@ def _load_module(where: str, specification: str, beside: Path | None) -> ModuleT
             spec.loader.exec_module(module)
         return module
     if not where or where.startswith("."):
-        raise CallerError("names no module", path=specification, hint="write module:attribute or file.py")
+        raise CallerError("no module is named", path=specification, hint="write module:attribute or file.py")
     import_from(beside)
     with _report_import_errors(specification):
         return import_module(where)
@@ -221,7 +220,7 @@ def _load_module(where: str, specification: str, beside: Path | None) -> ModuleT
 
 @contextmanager
 def _report_import_errors(specification: str) -> Iterator[None]:
-    """Convert what a module raises to CallerError, and redirect what it prints to standard error."""
+    """Convert a module's errors to CallerError, and redirect its output to standard error."""
     try:
         with redirect_stdout(sys.stderr):
             yield
@@ -237,7 +236,7 @@ def _report_import_errors(specification: str) -> Iterator[None]:
         raise CallerError(f"cannot be imported: {type(error).__name__}: {error}", path=specification) from error
 
 
-app = typer.Typer(no_args_is_help=True, help="Show and call your tools.")
+app = typer.Typer(no_args_is_help=True, help="Show and call your tools, as models see them.")
 
 
 @app.command("list")
@@ -246,7 +245,7 @@ def list_tools(
     ensembles: Ensembles = None,
     as_json: Json = False,
 ) -> None:
-    """Show the tools with their parameters."""
+    """List your tools with their parameters."""
 
     async def list_declarations() -> tuple[ToolDeclaration, ...]:
         async with _make_toolbox(tools, ensembles) as prepared:
@@ -274,7 +273,7 @@ def call_tool(
     tools: Tools = None,
     ensembles: Ensembles = None,
 ) -> None:
-    """Call a tool as a model would: validated, with its timeout. Prints the result; exit code 1 if it is an error."""
+    """Call a tool as a model would, with validation and timeout. The exit code is 1 for an error."""
 
     async def call() -> ResultCanister:
         async with _make_toolbox(tools, ensembles) as prepared:
@@ -291,7 +290,6 @@ def call_tool(
 
 
 def _make_toolbox(tools: list[str] | None, ensembles: list[str] | None) -> Toolbox:
-    """The tools that are named on the command line, else those of the settings."""
 
     def tell(line: str) -> None:
         typer.echo(line, err=True)

@@ -20,12 +20,12 @@ from callboard.text.display import display
 def trust(
     directory: Annotated[Path, typer.Argument(help="The directory with the file.", show_default="here")] = Path(),
     *,
-    remove: Annotated[bool, typer.Option("--remove", help="Do not trust the project any more.")] = False,
+    remove: Annotated[bool, typer.Option("--remove", help="Stop trusting the project.")] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
 ) -> None:
     """Let all settings of a project's callboard.toml take effect.
 
-    The file can start programs, send your prompts anywhere and allow every call. It is shown before you confirm. The
+    The file can start programs, send your prompts anywhere and allow every call. You see it before you confirm. The
     directory is added to `trusted` in your own callboard.toml.
     """
     project, own = directory.resolve(), user_file(os.environ)
@@ -35,7 +35,7 @@ def trust(
         if len(others) == len(trusted):
             raise CallerError("the project is not trusted", path=str(project))
         set_trusted(own, others)
-        typer.echo(f"{project}: not trusted any more")
+        typer.echo(f"{project}: no longer trusted")
         return
     path = project / FILE_NAME
     if not path.is_file():
@@ -46,7 +46,7 @@ def trust(
     typer.echo("\n".join([f"{path}:", "", *lines, ""]), err=True)
     if not yes:
         if not sys.stdin.isatty():
-            raise CallerError("nobody can confirm", path="--yes", hint="read the file, then add --yes")
-        typer.confirm("Let all of it take effect?", abort=True, err=True)
+            raise CallerError("there is no terminal to confirm on", path="--yes", hint="read the file, then add --yes")
+        typer.confirm("Trust this file?", abort=True, err=True)
     set_trusted(own, [*others, str(project)])
-    typer.echo(f"{project}: trusted; callboard trust --remove takes this back")
+    typer.echo(f"{project}: trusted; callboard trust --remove undoes this")

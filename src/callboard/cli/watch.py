@@ -1,9 +1,9 @@
-"""`callboard jobs watch`: a durable job while it runs, wherever it does.
+"""`callboard jobs watch`: show a durable job while it runs, on any host.
 
-It reads what the job's runner commits, so it goes on when the runner's process died and another took over. Each entry is
-shown once, with its number.
+The command reads the entries that the job's worker commits, so it continues after another worker has taken over. It
+shows each entry once, with its number.
 
-Law: whoever watches changes nothing; Ctrl-C ends the watching and leaves the job running.
+Rule: watching changes nothing. Ctrl-C stops the command and leaves the job running.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Self
 import typer
 
 from callboard.cli import interrupt
-from callboard.cli.display import EXIT_CODES, JobDisplay
+from callboard.cli.display import EXIT_CODES, JobDisplay, describe_count
 from callboard.cli.durable_store import find_job, open_store
 from callboard.cli.options import JobName
 from callboard.core import InvocationCanister, InvocationEnded, ResultCanister, ResultReady, RolledBack
@@ -38,14 +38,14 @@ if TYPE_CHECKING:
 
 POLL_SECONDS: Final = 0.3
 TAKEOVER_POLLS: Final = 10
-"""Polls in which another worker may take over a job whose worker died."""
+"""Polls to wait until another worker takes over a job whose worker died."""
 MOST: Final = 500
-"""Entries that are read at once."""
+"""Maximum entries to read at once."""
 
 _MARGIN: Final = 6
-"""Columns of the numbers."""
+"""Width of the numbers, in columns."""
 _MOST_TOOLS = 3
-"""Tools under way that are named."""
+"""Maximum running tools to name."""
 
 
 def watch(
@@ -57,9 +57,9 @@ def watch(
         bool, typer.Option("--verbose", "-v", help="Show rounds, prompts, reasoning and notes.")
     ] = False,
 ) -> None:
-    """Show a job while it runs in a worker, from its beginning to its end. Ctrl-C leaves it running.
+    """Show a job from its start to its end while a worker runs it. Ctrl-C leaves the job running.
 
-    Exit codes: those of the job, as of `callboard build`.
+    The exit code is the job's, as for `callboard build`.
     """
     job = find_job(name)
     viewer = JsonViewer() if as_json else Viewer(verbose=verbose)
@@ -68,8 +68,8 @@ def watch(
         with open_store() as store, viewer:
             job = interrupt.run(show_job(store, job.id, viewer))
     except KeyboardInterrupt:
-        # Behind the viewer, which clears its line when it is left.
-        typer.echo(f"the job goes on; callboard jobs cancel {job.id} ends it", err=True)
+        # After the viewer has cleared its line.
+        typer.echo(f"the job continues; callboard jobs cancel {job.id} ends it", err=True)
         raise
     raise typer.Exit(EXIT_CODES.get((job.state, bool((job.output or {}).get("missing"))), 1))
 
@@ -77,11 +77,11 @@ def watch(
 async def follow(
     store: DurableStore, identifier: str, pause: Callable[[], Awaitable[None]]
 ) -> AsyncIterator[tuple[DurableJob, Sequence[JobEntry]]]:
-    """The job and its next entries, each time that something has changed, until it has ended.
+    """Yield the job and its new entries at each change, until the job has ended.
 
-    The job is read first, so all of its entries are there when it is seen to have ended. A job whose worker died has ended
-    as interrupted, if no other worker claims it for `TAKEOVER_POLLS` polls. With a PostgreSQL other workers may be busy,
-    so the job is followed further.
+    The job is read before its entries, so no entry of an ended job is missed. If a job's worker died and no other worker
+    claims the job for `TAKEOVER_POLLS` polls, the job has ended as interrupted. On PostgreSQL other workers may only be
+    busy, so following continues.
     """
     after = polls = 0
     before: DurableJob | None = None
@@ -103,7 +103,7 @@ async def follow(
 
 
 async def wait_for_poll() -> None:
-    """Wait until it is time to look again."""
+    """Wait until the next poll."""
     await asyncio.sleep(POLL_SECONDS)
 
 
@@ -113,12 +113,12 @@ async def show_job(
     viewer: Viewer | JsonViewer,
     pause: Callable[[], Awaitable[None]] = wait_for_poll,
 ) -> DurableJob:
-    """Show a job until it has ended; the job as it is then."""
+    """Show a job until it has ended, and return it."""
     state = ("", "", "", 0)
     async for job, entries in follow(store, identifier, pause):
         now = (job.state, job.reason, job.executor, job.segment)
         lines = await describe_waiting(store, job)
-        # What a job says comes before it ends or waits, and behind that it runs.
+        # Entries come before the line that the job ended or waits, and after the line that it runs.
         is_over = job.has_ended or job.state == "waiting"
         for entry in entries if is_over else ():
             viewer.show_entry(entry)
@@ -132,7 +132,7 @@ async def show_job(
 
 
 async def describe_waiting(store: DurableStore, job: DurableJob) -> list[str]:
-    """What a job waits for, and the commands that let it go on, a line each."""
+    """Describe what a job waits for, with the commands that continue it, one per line."""
     if job.state == "pending":
         return [f"it waits for a worker: {_describe_worker(job)}"]
     if job.state != "waiting":
@@ -148,7 +148,7 @@ async def describe_waiting(store: DurableStore, job: DurableJob) -> list[str]:
             lines.append(f"  callboard jobs answer {job.id} TEXT {escape(each.call_id)}")
         else:
             digest = f" --digest {each.digest}" if each.digest else ""
-            lines.append(f"  callboard jobs approve {call}{digest}    callboard jobs deny {call}")
+            lines += [f"  callboard jobs approve {call}{digest}", f"  callboard jobs deny {call}"]
     return lines
 
 
@@ -160,7 +160,6 @@ def describe_runner(job: DurableJob) -> str:
 
 
 def _describe_worker(job: DurableJob) -> str:
-    """The command that starts a process which runs the job."""
     from callboard.jobs.coding_kind import host_queue  # noqa: PLC0415  # not for --help
 
     queue, prefix = escape(job.queue), agent_queue("")
@@ -174,7 +173,7 @@ def _describe_worker(job: DurableJob) -> str:
 
 
 class Viewer:
-    """Shows a job to a person; on a terminal a line below what it has shown says how far it is."""
+    """Shows a job to a person; on a terminal with a progress line below."""
 
     def __init__(self, *, verbose: bool) -> None:
 
@@ -200,7 +199,7 @@ class Viewer:
         self._live.__exit__(kind, error, at)
 
     def show_entry(self, entry: JobEntry) -> None:
-        """Print what an entry says behind its number."""
+        """Print an entry's text after its number."""
         self._progress.add(entry)
         for step in self._steps.feed(entry):
             self._display.step(step)
@@ -211,11 +210,11 @@ class Viewer:
             number = " " * _MARGIN
 
     def show_progress(self, job: DurableJob) -> None:
-        """Change the line below."""
+        """Update the progress line."""
         self._progress.job = job
 
     def show_state(self, job: DurableJob, lines: Sequence[str], *, is_new_runner: bool) -> None:
-        """Print the job's state, why it is in it, and what can be done."""
+        """Print the job's state, the reason for it, and the commands for it."""
         why = collapse(job.error or job.reason, 1000)
         waits = f" for {job.waits_for.replace('_', ' ')}" if job.state == "waiting" and job.waits_for else ""
         taken = " (another worker took it over)" if is_new_runner else ""
@@ -237,7 +236,7 @@ class Viewer:
 
 
 class JsonViewer:
-    """Shows a job to a program: each entry and each state as one line of JSON."""
+    """Shows a job to a program: one line of JSON for each entry and state."""
 
     def __enter__(self) -> Self:
         return self
@@ -251,7 +250,7 @@ class JsonViewer:
         typer.echo(json.dumps(fields))
 
     def show_progress(self, job: DurableJob) -> None:
-        """A program counts itself."""
+        """Do nothing: programs count on their own."""
 
     def show_state(self, job: DurableJob, _: Sequence[str], *, is_new_runner: bool) -> None:
         """Print the job."""
@@ -259,7 +258,7 @@ class JsonViewer:
 
 
 class _Buffer(StringIO):
-    """What a display has written, as a terminal would get it if there is one."""
+    """Collects a display's output, with colors if there is a terminal."""
 
     def __init__(self, *, is_terminal: bool) -> None:
         super().__init__()
@@ -269,7 +268,7 @@ class _Buffer(StringIO):
         return self._is_terminal
 
     def take(self) -> str:
-        """The text since the last time."""
+        """Return the new text."""
         text = self.getvalue()
         self.seek(0)
         self.truncate()
@@ -277,9 +276,9 @@ class _Buffer(StringIO):
 
 
 class JobProgress:
-    """What the line says; rich asks for it anew at each refresh, so that the time goes on.
+    """The progress line. rich renders it at each refresh, so the time advances.
 
-    The tools under way are known from the entries: calls without a result.
+    Running tools are the calls without a result among the entries.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -288,7 +287,7 @@ class JobProgress:
         self._calls: dict[str, str] = {}
 
     def add(self, entry: JobEntry) -> None:
-        """Note which calls an entry begins or ends."""
+        """Record the calls that an entry starts or ends."""
         match entry.item:
             case (
                 InvocationCanister(identifier=identifier, name=name) | InvocationEnded(identifier=identifier, name=name)
@@ -304,7 +303,7 @@ class JobProgress:
                 pass
 
     def describe(self) -> str:
-        """The line."""
+        """Return the line's text."""
         job = self.job
         if job is None:
             return ""
@@ -314,7 +313,7 @@ class JobProgress:
             f"{job.state} {escape(job.phase)}".strip(),
             f"round {job.rounds}",
             "" if job.has_ended else self._describe_tools(),
-            f"{job.calls} calls",
+            describe_count(job.calls, "call"),
             tokens,
             format_cost(job.cost),
             self._describe_time(job),
@@ -331,14 +330,13 @@ class JobProgress:
         return describe_seconds((end - (job.started_at or job.created_at)).total_seconds())
 
     def __rich__(self) -> Any:
-        """What rich draws."""
         from rich.text import Text  # noqa: PLC0415  # rich costs 50 ms
 
         return Text(self.describe(), style="dim", no_wrap=True, overflow="ellipsis")
 
 
 def describe_seconds(seconds: float) -> str:
-    """Such as `7 s`, `2:05` or `3:02:05`."""
+    """Return a duration such as `7 s`, `2:05` or `3:02:05`."""
     whole = max(0, int(seconds))
     hours, minutes = divmod(whole // 60, 60)
     if hours:

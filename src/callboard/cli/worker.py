@@ -30,27 +30,25 @@ if TYPE_CHECKING:
 class WorkerOptions:
     """The options of `callboard worker`."""
 
-    concurrency: Annotated[int, typer.Option(min=1, help="How many jobs run here at once.")] = 4
+    concurrency: Annotated[int, typer.Option(min=1, help="Number of jobs to run at once.")] = 4
     queue: Annotated[
         list[str] | None,
         typer.Option(
-            help="A queue to serve, or NAME=STARTS: so many a minute, whoever serves it; repeatable.",
-            show_default="callboard, what needs the files of this host, and the runs of this directory",
+            help="A queue to serve; NAME=STARTS limits its job starts per minute, across all workers; repeatable.",
+            show_default="callboard, the queue of this host, and the runs of this directory",
         ),
     ] = None
     agents: Annotated[
         list[str] | None,
-        typer.Option(help="An agent whose jobs run here: MODULE:NAME or FILE.py:NAME; repeatable.", show_default=False),
+        typer.Option(help="An agent whose jobs to run: MODULE:NAME or FILE.py:NAME; repeatable.", show_default=False),
     ] = None
-    until_idle: Annotated[
-        float | None, typer.Option(min=0, help="End when there was nothing to do for so many seconds.")
-    ] = None
+    until_idle: Annotated[float | None, typer.Option(min=0, help="Exit after this many seconds without work.")] = None
     metrics: Annotated[
         int | None,
         typer.Option(
             min=0,
             max=65535,
-            help="Serve Prometheus figures on this port of 127.0.0.1; 0 takes a free one.",
+            help="Serve Prometheus metrics on this port of 127.0.0.1; 0 selects a free port.",
             show_default=False,
         ),
     ] = None
@@ -59,11 +57,11 @@ class WorkerOptions:
 
 @takes_options(WorkerOptions)
 def worker(options: WorkerOptions) -> None:
-    """Run durable jobs of the agents that you name, and of the coding agents.
+    """Run durable jobs: coding jobs, and jobs of the agents that you name.
 
-    Any number of workers share a database, which CALLBOARD_DATABASE_URL names: sqlite:////PATH/jobs.db on one machine,
-    postgresql://... on many. The jobs of one that dies are taken over by the others. Told to stop, a worker hands its
-    jobs back at their next safe point; told again, it ends at once.
+    Any number of workers share the database of CALLBOARD_DATABASE_URL: sqlite:////PATH/jobs.db on one machine,
+    postgresql://... on many. If a worker dies, other workers take over its jobs. The first SIGTERM or Ctrl-C makes a
+    worker hand its jobs back at their next safe point. The second ends it at once.
     """
     require_extra("jobs", *(["otel"] if options.metrics is not None else []))
     from callboard.jobs.database import Database  # noqa: PLC0415
@@ -79,7 +77,7 @@ def worker(options: WorkerOptions) -> None:
 
 @contextmanager
 def _serve_figures(database: Database, port: int | None) -> Generator[OnSegment | None]:
-    """Serve the worker's figures, if there is a port for them; what counts its segments."""
+    """Serve the worker's metrics if there is a port. Yield the function that counts its segments."""
     if port is None:
         yield None
         return
@@ -89,7 +87,7 @@ def _serve_figures(database: Database, port: int | None) -> Generator[OnSegment 
 
     figures = WorkerMetrics(lambda: database.read_blocking(count_open_jobs))
     with closing(MetricsPage(port, figures.render)) as page:
-        typer.echo(f"figures for Prometheus are at http://127.0.0.1:{page.port}/metrics", err=True)
+        typer.echo(f"Prometheus metrics are at http://127.0.0.1:{page.port}/metrics", err=True)
         yield figures.add_segment
 
 
@@ -119,7 +117,7 @@ async def _work(
 
 
 def _stop_at_signals(running: Worker) -> None:
-    """The first SIGTERM or SIGINT stops the worker in good order, the next one ends the process as ever."""
+    """Stop the worker in good order at the first SIGTERM or SIGINT; let the next one end the process."""
     loop = asyncio.get_running_loop()
 
     def stop() -> None:
@@ -133,7 +131,7 @@ def _stop_at_signals(running: Worker) -> None:
 
 
 def _read_queues(texts: Iterable[str]) -> dict[str, int]:
-    """The queues by their names, and how many jobs may start a minute on each; 0 says nothing of it."""
+    """Return the queues by name, with their limits of job starts per minute; 0 means unlimited."""
     from callboard.cli.run_kind import run_queue  # noqa: PLC0415  # not for --help
     from callboard.jobs.coding_kind import host_queue  # noqa: PLC0415
 
@@ -142,6 +140,6 @@ def _read_queues(texts: Iterable[str]) -> dict[str, int]:
     for text in texts or known:
         name, equals, starts = ("", "", "") if text in known else text.rpartition("=")
         if equals and not (starts.isascii() and starts.isdigit() and int(starts)):
-            raise typer.BadParameter(f"{text!r} does not end with how many may start a minute", param_hint="--queue")
+            raise typer.BadParameter(f"{text!r} does not end with a number of starts per minute", param_hint="--queue")
         queues[name if equals else text] = int(starts) if equals else 0
     return queues

@@ -1,6 +1,6 @@
 """The settings of the coding agents: `[coding]` in callboard.toml.
 
-The names of the tables and keys are those of the specification.
+The specification names the tables and keys.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ Strings: TypeAlias = tuple[str, ...]
 Positive: TypeAlias = Annotated[float, msgspec.Meta(gt=0)]
 Count: TypeAlias = Annotated[int, msgspec.Meta(ge=1)]
 Access: TypeAlias = Literal["read-only", "edit", "full"]
-"""What a job may do: read; change files, commit and run the tests; run commands as well."""
+"""Rights of a job: read; also change files, commit and run the tests; also run commands."""
 
 RESULT_LIMITS: Final[Mapping[str, int]] = {
     "search": 6000,
@@ -25,7 +25,7 @@ RESULT_LIMITS: Final[Mapping[str, int]] = {
     "get_lines": 24_000,
     "default": 8000,
 }
-"""Characters of a result that a model gets, by tool."""
+"""Maximum characters of a result for the model, by tool."""
 
 
 class _Table(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -33,14 +33,14 @@ class _Table(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 class LimitSettings(_Table, frozen=True):
-    """`[coding.limits]`: bounds of a whole job, and of each command in the sandbox."""
+    """`[coding.limits]`: limits of a job, and of each command in the sandbox."""
 
     max_task_duration_minutes: Positive = 30
     max_inference_runs: Count | None = None
-    """Replies of a whole job; None leaves it to the rounds of each phase."""
+    """Maximum replies of a job; None means the sum of its phases."""
     command_seconds: Positive = 120
     command_memory_mb: Count = 2048
-    """Of each process."""
+    """Memory of each process, in MB."""
     command_processes: Count = 256
 
 
@@ -48,20 +48,20 @@ class GitSettings(_Table, frozen=True):
     """`[coding.git]`."""
 
     branch_prefix: str = "callboard/"
-    """The beginning of the names of jobs' branches."""
+    """Prefix of the jobs' branch names."""
     remote: str = "origin"
-    """The remote that is pushed to."""
+    """The remote to push to."""
     always_draft_pr: bool = True
-    """Whether pull requests are drafts."""
+    """True to open pull requests as drafts."""
     fetch: bool = False
-    """Whether a job may fetch objects that are missing here: in a partial clone, or of git-lfs."""
+    """True to let jobs fetch objects that a partial clone or git-lfs lacks."""
 
 
 class ToolSettings(_Table, frozen=True):
-    """`[coding.tools]`: patterns of commands of `bash`, by shell words."""
+    """`[coding.tools]`: patterns of `bash` commands, by shell words."""
 
     allowed_bash_commands: Strings = ()
-    """All, if empty."""
+    """Commands to allow; empty allows all."""
     forbidden_commands: Strings = ()
 
 
@@ -70,7 +70,7 @@ class ProjectSettings(_Table, frozen=True):
 
     name: str = ""
     workdir: str = ""
-    """The folder of the repository in which the tests run."""
+    """The folder in the repository where the tests run."""
     tech_stack: Strings = ()
 
 
@@ -80,10 +80,10 @@ class SandboxSettings(_Table, frozen=True):
     hosts: Strings = ()
     """Hosts that commands may reach (`example.org`, `*.example.org`)."""
     readable: Strings = ()
-    """Further folders that commands may read."""
+    """Additional folders that commands may read."""
     allow_weaker: bool = False
-    """Whether jobs, whose commands nobody looks at, may run in a sandbox that lets them change something outside of the
-    workspace. Only in the user's own file."""
+    """True to run jobs' unattended commands in a sandbox that does not block every write outside the workspace. Only in
+    the user's own file."""
 
 
 class ContextSettings(_Table, frozen=True):
@@ -92,14 +92,14 @@ class ContextSettings(_Table, frozen=True):
     compact_at: Annotated[float, msgspec.Meta(gt=0, le=1)] = 0.75
     """The share of the model's context window at which older rounds are compacted."""
     keep_rounds: Count = 3
-    """The latest rounds, which are never compacted."""
+    """Number of latest rounds that are never compacted."""
     compact_every_n_rounds: Count | None = None
-    """Compact after so many further rounds too, below that share."""
+    """Also compact after this many rounds, below that share."""
     tool_result_limits: dict[str, Count] = {}
-    """Characters of a result by tool; `default` is for the others."""
+    """Maximum characters of a result, by tool; `default` applies to other tools."""
 
     def result_limit(self, tool: str) -> int:
-        """Characters of a result of this tool."""
+        """Return the maximum characters of a result of this tool."""
         limits = {**RESULT_LIMITS, **self.tool_result_limits}
         return limits.get(tool, limits["default"])
 
@@ -108,9 +108,9 @@ class DebugSettings(_Table, frozen=True):
     """`[coding.debug]`."""
 
     enabled: bool = False
-    """Show all of a job, as `--verbose` does."""
+    """Show all steps of a job, as `--verbose` does."""
     keep_temp_files: bool = False
-    """Keep a job's working tree when it is done."""
+    """Keep a job's working tree after the job."""
 
 
 class ModeSettings(_Table, frozen=True):
@@ -136,14 +136,14 @@ class CodingSettings(_Table, frozen=True):
 
 
 CHAT_ROUNDS: Final = 50
-"""Replies of a turn of a chat where nothing bounds them."""
+"""Default maximum of replies in a turn of a chat."""
 
 DENIALS: Final = (("tools", "forbidden_commands"), ("modes", "*", "deny"))
-"""Lists of denials, which are added up over all files. `*` matches any one key."""
+"""Lists of denials, which are joined over all files. `*` matches any one key."""
 
 
 def merge_tables(lower: Mapping[str, Any], higher: Mapping[str, Any], above: tuple[str, ...] = ()) -> dict[str, Any]:
-    """The tables of two files as one, key by key; the higher file's values win, and denials are added."""
+    """Merge the tables of two files key by key. The higher file's values win; denials are joined."""
     merged = dict(lower)
     for key, value in higher.items():
         keys = (*above, key)

@@ -1,8 +1,8 @@
-"""Edit files of settings: those of other programs, and our own `callboard.toml`.
+"""Edit settings files of other programs, and our own `callboard.toml`.
 
-Laws: what is not set stays as it is, in TOML with its comments and its order. Lines that are added end as those of the
-file do, where all of them end in one way. An edited text is parsed again, and refused if it does not hold exactly the old
-values with the new ones above them, since TOML has more ways to spell a table than any editor follows.
+Rules: other values do not change; TOML keeps its comments and its order. New lines use the file's line ending, if it has
+only one kind. The edited text is parsed again and refused unless it has exactly the old values plus the new ones: TOML
+has more ways to write a table than any editor supports.
 """
 
 from __future__ import annotations
@@ -28,22 +28,22 @@ from callboard.tools.descriptors import below, dotted_path
 KeyPath: TypeAlias = tuple[str, ...]
 
 Author: TypeAlias = Literal["doctor", "eval"]
-"""Which command writes facts; the evidence of each begins with its name and a colon."""
+"""The command that writes facts. The evidence of a fact starts with its name and a colon."""
 _REPLACEABLE: Final[Mapping[Author, tuple[str, ...]]] = {"doctor": ("doctor: ",), "eval": ("eval: ", "doctor: ")}
-"""The beginnings of the evidence of facts that a command replaces: what was measured goes above what was asked."""
+"""Prefixes of the evidence of facts that a command may replace. Measured facts override asked ones."""
 _MAX_EVIDENCE: Final = 300
-"""Characters."""
+"""Maximum characters of an evidence sentence."""
 
 
 class InlineTable(dict[str, Any]):
-    """A table that is written on one line, in place of all that was there."""
+    """A table that is written on one line and replaces the old table."""
 
 
 def set_toml_values(text: str, values: Mapping[str, Any]) -> str:
     """Set values in a TOML text. The value None removes a key.
 
     Raises:
-        CallerError: The text is no TOML, or its tables are spelled in a way that the editor does not follow.
+        CallerError: The text is not valid TOML, or its tables are written in a way that the editor does not support.
     """
     expected = merge(read_toml(text), values)
     import tomlkit  # noqa: PLC0415  # 26 ms, and few commands edit a file
@@ -56,7 +56,7 @@ def set_toml_values(text: str, values: Mapping[str, Any]) -> str:
     except (ValueError, TypeError, AttributeError, RecursionError):  # a TOMLKitError is a ValueError
         complete = False
     if not complete:
-        raise CallerError("its keys are spelled in a way that is not followed", hint="write them by hand")
+        raise CallerError("its keys are written in a way that cannot be edited", hint="write them by hand")
     return after
 
 
@@ -74,7 +74,7 @@ def _set_values(table: MutableMapping[str, Any], values: Mapping[str, Any]) -> N
             if there is None:
                 table[key] = tomlkit.table(is_super_table=all(isinstance(each, Mapping) for each in value.values()))
             elif not isinstance(there, Mapping):
-                raise TypeError(f"{key} is no table")
+                raise TypeError(f"{key} is not a table")
             _set_values(table[key], value)
         elif there != value:
             table[key] = value
@@ -89,13 +89,13 @@ def read_toml(text: str) -> dict[str, Any]:
 
 
 def set_json_values(text: str, values: Mapping[str, Any]) -> str:
-    """Set values in a JSON text, which is written anew. Raises CallerError for one with comments, say."""
+    """Set values in a JSON text, and format it again. Raises CallerError, for example for comments."""
     after = f"{json.dumps(merge(read_json(text), values), indent=2, ensure_ascii=False)}\n"
     return _end_lines_alike(after, text)
 
 
 def read_json(text: str) -> dict[str, Any]:
-    """Parse a JSON object; an empty text is an empty one. Raises CallerError."""
+    """Parse a JSON object. An empty text counts as {}. Raises CallerError."""
     try:
         values = json.loads(text or "{}")
     except (ValueError, RecursionError) as error:
@@ -106,7 +106,7 @@ def read_json(text: str) -> dict[str, Any]:
 
 
 def merge(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
-    """The old values, with the new ones above them. The value None removes a key."""
+    """Merge the new values into the old ones. The value None removes a key."""
     merged = dict(old)
     for key, value in new.items():
         inner = merged.pop(key, None)
@@ -118,7 +118,7 @@ def merge(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def list_replaced(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[tuple[str, Any, Any]]:
-    """The values that would be replaced: dotted path, old value, new value."""
+    """Return the values to be replaced: dotted path, old value, new value."""
     return [
         (".".join(path), there, value)
         for path, value in _leaves(new)
@@ -144,7 +144,7 @@ def add_server(path: Path, name: str, table: Mapping[str, Any]) -> None:
     """Add `[mcp.NAME]` to a `callboard.toml`.
 
     Raises:
-        CallerError: The table is wrong, or the file has a server of this name.
+        CallerError: The table is wrong, or the file already has a server with this name.
     """
     read_servers({name: table}, lambda keys: dotted_path(("mcp", *keys)), mistake=CallerError)
     text = ""
@@ -152,7 +152,7 @@ def add_server(path: Path, name: str, table: Mapping[str, Any]) -> None:
         document = read_document(path, CallerError)
         servers = document.values.get("mcp", {})
         if not isinstance(servers, Mapping) or name in servers:
-            raise CallerError("a server of this name is there", path=below(document.where, "mcp")((name,)))
+            raise CallerError("a server with this name exists", path=below(document.where, "mcp")((name,)))
         text = read_config(path)
     try:
         new = set_toml_values(text, {"mcp": {name: table}})
@@ -163,12 +163,12 @@ def add_server(path: Path, name: str, table: Mapping[str, Any]) -> None:
 
 
 def set_trusted(path: Path, directories: Collection[str]) -> None:
-    """Write the directories of trusted projects into the user's file. Raises CallerError."""
+    """Write the directories of trusted projects to the user's file. Raises CallerError."""
     _write(path, set_toml_values(read_config(path), {"trusted": list(directories) or None}))
 
 
 class FactEvidence(NamedTuple):
-    """A fact's value, and the sentence that says where it is known from."""
+    """A fact's value, and a sentence about its source."""
 
     value: Any
     evidence: str
@@ -183,20 +183,21 @@ def write_profile(
     questions: Collection[str] = (),
     author: Author = "doctor",
 ) -> tuple[str, ...]:
-    """Write facts with their evidence into `[profiles.MODEL]`, beside those that are there.
+    """Write facts with their evidence to `[profiles.MODEL]`.
 
-    A fact that a person wrote is left as it is; one is the author's own if its evidence begins with that one's name.
+    A fact that a person wrote does not change. A fact belongs to the author if its evidence starts with the author's
+    name.
 
     Args:
         path: The file, which need not exist.
         model: The model's name, which is the pattern.
         facts: Facts of a profile.
-        examined: The backend that they were found out of; None leaves what is written of it.
-        questions: Facts that were asked for. Of those, earlier ones of the author's own that are not in `facts` go.
-        author: Who found them out.
+        examined: The backend that was examined; None keeps the old entry.
+        questions: Facts that were asked for. The author's old facts among them are removed unless `facts` has them.
+        author: The command that found the facts.
 
     Returns:
-        The facts that a person, or an author whose facts go above, set to other values; they stay.
+        The facts with other values that stay, because a person or an author of higher rank wrote them.
 
     Raises:
         CallerError: The model has no name, the file is not TOML, or its table of the model is written in a way that
@@ -233,16 +234,16 @@ def write_profile(
 
 
 def read_config(path: Path) -> str:
-    """The text of a file with its own line ends, "" if there is none."""
+    """Return the text of a file with its line endings, or "" without a file."""
     return path.read_bytes().decode("utf-8-sig") if path.exists() else ""
 
 
 def _end_lines_alike(after: str, before: str) -> str:
-    """What was made of a text, with line ends as of Windows where all of the text's own are such."""
+    """Return the new text, with Windows line endings if the old text has only those."""
     if "\n" not in before or before.count("\n") != before.count("\r\n"):
         return after
     return after.replace("\r\n", "\n").replace("\n", "\r\n")
 
 
 def _write(path: Path, text: str) -> None:
-    write_private(Path(os.path.realpath(path)), text.encode())  # a file that is a link stays one
+    write_private(Path(os.path.realpath(path)), text.encode())  # keeps a symbolic link

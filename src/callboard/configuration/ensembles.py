@@ -1,6 +1,6 @@
 """Load ensembles from configuration, connect and disconnect them.
 
-Law: whatever fails, each ensemble that was connected is disconnected.
+Rule: every connected ensemble is disconnected, even after failures.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ async def prepare_ensembles(
 ) -> list[Ensemble]:
     """Create and connect the enabled ensembles and MCP servers of a configuration.
 
-    `configuration["ensembles"]` are descriptors: as in a file, or with the keys of `[ensemble]` at the top, or as
-    `load_directory` returns them. `configuration["mcp"]` are servers: tables by name, or as `load_directory` returns them.
-    Servers come last; all are connected at once, and one more ensemble reads the rest of results that were shortened. A
-    server that cannot be connected has no tools, unless it is `required`.
+    `configuration["ensembles"]` holds descriptors: as in a file, with the keys of `[ensemble]` at the top, or from
+    `load_directory`. `configuration["mcp"]` holds servers: tables by name, or from `load_directory`. Servers come last
+    and connect at once. One more ensemble reads the rest of shortened results. A server that fails to connect has no
+    tools; if it is `required`, an error is raised.
 
     Args:
         configuration: Ensembles and servers.
@@ -55,7 +55,7 @@ async def prepare_ensembles(
 
     Raises:
         DescriptorError: A descriptor is wrong; nothing was connected.
-        ToolExecutionFailure: An ensemble could not be connected; the others are disconnected again.
+        ToolExecutionFailure: An ensemble failed to connect; the others were disconnected.
     """
     descriptors = [
         each
@@ -96,14 +96,14 @@ async def prepare_ensembles(
 
 
 async def create_ensemble_from_configuration(configuration: Mapping[str, Any] | EnsembleDescriptor) -> Ensemble:
-    """Create one ensemble of a descriptor, as of `prepare_ensembles`, without connecting it. Raises DescriptorError."""
+    """Create one ensemble from a descriptor, without connecting it. Raises DescriptorError."""
     if isinstance(configuration, EnsembleDescriptor):
         return _create(configuration)
     return _create(_read(configuration, dotted_path))
 
 
 async def disconnect_ensembles(ensembles: Iterable[Ensemble]) -> None:
-    """Disconnect all ensembles, whichever fails: first all servers at once, then the others, the last one first.
+    """Disconnect all ensembles, even after failures: first all servers at once, then the others in reverse order.
 
     Raises:
         ToolExecutionFailure: The first failure, with the others in its notes.
@@ -112,7 +112,7 @@ async def disconnect_ensembles(ensembles: Iterable[Ensemble]) -> None:
     stopped: BaseException | None = None
     last_first = [*reversed([*ensembles])] if isinstance(ensembles, Iterable) else [ensembles]
     if not all(isinstance(each, Ensemble) for each in last_first):
-        raise CallerError("these are not ensembles", path="ensembles", hint="give what prepare_ensembles gave")
+        raise CallerError("not a list of ensembles", path="ensembles", hint="give the result of prepare_ensembles")
     servers = [each for each in last_first if _is_server(each)]
     for group in (servers, *([each] for each in last_first if not _is_server(each))):
         try:
@@ -137,14 +137,13 @@ async def disconnect_ensembles(ensembles: Iterable[Ensemble]) -> None:
 
 
 def load_directory(path: str | Path, environ: Mapping[str, str] | None = None) -> dict[str, Any]:
-    """Read the ensembles and servers in `path/*.toml`, for `prepare_ensembles`.
+    """Read the ensembles and servers in `path/*.toml` for `prepare_ensembles`.
 
-    A file holds an ensemble, or servers in `[mcp.NAME]`. A `source` is relative to the directory and stays beneath it. A
-    string `env:NAME` in `[ensemble]` or `[defaults]` is the value of the environment variable. Raises DescriptorError with
-    file, line and key.
+    A file holds an ensemble, or servers in `[mcp.NAME]`. A `source` is a path inside the directory. A string `env:NAME` in
+    `[ensemble]` or `[defaults]` is replaced by the environment variable. Raises DescriptorError with file, line and key.
     """
     if not isinstance(path, (str, Path)):
-        raise DescriptorError(f"{path!r} is no path of a directory")
+        raise DescriptorError(f"{path!r} is not the path of a directory")
     directory = Path(path)
     if not directory.is_dir():
         raise DescriptorError(
@@ -154,7 +153,7 @@ def load_directory(path: str | Path, environ: Mapping[str, str] | None = None) -
         )
     files = sorted(each for each in directory.glob("*.toml") if not each.name.startswith("."))
     if not files:
-        raise DescriptorError("no ensemble in it", path=str(path), hint="describe one in a file NAME.toml")
+        raise DescriptorError("the directory has no ensemble", path=str(path), hint="describe one in a file NAME.toml")
     ensembles: list[EnsembleDescriptor] = []
     servers: list[DescribedServer] = []
     for each in files:
@@ -168,7 +167,7 @@ def load_directory(path: str | Path, environ: Mapping[str, str] | None = None) -
 
 
 def names_a_module(where: Iterable[str | Path], environ: Mapping[str, str] | None = None) -> bool:
-    """Whether an ensemble in one of these directories names a module. Raises DescriptorError."""
+    """Return whether an ensemble in these directories names a module. Raises DescriptorError."""
     described = [load_directory(each, environ) for each in where if ensemble_file(str(each)) is None]
     return any(each.names_a_module for loaded in described for each in loaded["ensembles"])
 
@@ -176,7 +175,7 @@ def names_a_module(where: Iterable[str | Path], environ: Mapping[str, str] | Non
 def load_configuration(
     where: Iterable[str | Path], environ: Mapping[str, str] | None = None, servers: Iterable[DescribedServer] = ()
 ) -> dict[str, Any]:
-    """Read directories and named ensembles, and add servers, for `prepare_ensembles`. Raises DescriptorError."""
+    """Read directories and named ensembles, and add servers. Raises DescriptorError."""
     ensembles: list[EnsembleDescriptor] = []
     every = [*servers]
     for each in where:
@@ -201,10 +200,10 @@ def _load(document: Document, directory: Path, environ: Mapping[str, str] | None
 def _read(
     table: Any, where: Where, source: Source | None = None, environ: Mapping[str, str] | None = None
 ) -> EnsembleDescriptor:
-    """Read a descriptor and resolve its variables; of one that is not enabled little is read."""
+    """Read a descriptor and resolve its variables. If it is disabled, read only its name."""
     own = table.get("ensemble", table) if isinstance(table, Mapping) else None
     if not isinstance(own, Mapping):
-        return read_ensemble(table, where)  # which says what is wrong
+        return read_ensemble(table, where)  # raises the error
     if own.get("enabled") is False:
         return EnsembleDescriptor(name=str(own.get("name", "")), enabled=False, path=where(()))
     # Descriptions and schemas of tools go to models, so no variables are resolved in them.
@@ -230,7 +229,7 @@ def _resolve_variables(value: Any, keys: Keys, where: Where, environ: Mapping[st
 
 
 def _resolve_source(directory: Path, source: str, place: str) -> Path:
-    """The path of a source. Raises DescriptorError if it leads out of the directory."""
+    """Return the path of a source. Raises DescriptorError if it is outside the directory."""
     target = (directory / source).resolve()
     if ".." in Path(source).parts or Path(source).is_absolute() or not target.is_relative_to(directory.resolve()):
         raise DescriptorError(f"{source!r} leads out of {directory}", path=place)
@@ -241,8 +240,8 @@ def _resolve_source(directory: Path, source: str, place: str) -> Path:
 
 def _list_ensembles(configuration: Any) -> Iterable[Any]:
     if not isinstance(configuration, Mapping):
-        hint = "give {'ensembles': [...]}, or what load_directory gives"
-        raise DescriptorError(f"a {type(configuration).__name__} is no configuration", hint=hint)
+        hint = "give {'ensembles': [...]}, or the result of load_directory"
+        raise DescriptorError(f"a {type(configuration).__name__} is not a configuration", hint=hint)
     entries = configuration.get("ensembles", () if "mcp" in configuration else None)
     if not isinstance(entries, (list, tuple)):
         raise DescriptorError("not a list of ensembles", path="ensembles")
@@ -265,12 +264,12 @@ def _list_servers(configuration: Mapping[str, Any]) -> list[DescribedServer]:
 
 
 def _is_server(ensemble: Ensemble) -> bool:
-    """Whether it is an MCP server; those depend on no other ensemble, so all are connected at once."""
+    """Return whether it is an MCP server. Servers need no other ensemble, so they all connect at once."""
     return isinstance(getattr(ensemble, "settings", None), ServerSettings)
 
 
 async def _connect_servers(servers: Sequence[McpEnsemble], paths: Sequence[str], warn: Callable[[str], None]) -> None:
-    """Connect all at once, and warn of those that fail. Raises ToolExecutionFailure for one that is required."""
+    """Connect all servers at once, and warn about failures. Raises ToolExecutionFailure for a required server."""
     outcomes = await asyncio.gather(*(each.connect() for each in servers), return_exceptions=True)
     for server, path, outcome in zip(servers, paths, outcomes, strict=True):
         if isinstance(outcome, Exception):

@@ -19,21 +19,21 @@ from callboard.tools import EnsembleDescriptor, InvokerDescriptor
 from callboard.tools.descriptors import ENSEMBLE_KEYS
 
 BUILT_IN = {"io": "callboard.configuration.io_tools"}
-"""The modules of ensembles whose files name none."""
+"""Modules of the built-in ensembles, whose files name none."""
 ENSEMBLES_DIRECTORY = Path(__file__).with_name("data") / "ensembles"
-"""The directory of their files."""
+"""Directory of the built-in ensembles' files."""
 
 
 def named_ensembles() -> Mapping[str, Path]:
-    """The files of all ensembles that have names: ours, and those of packages (`callboard.ensembles`)."""
+    """Return the files of all named ensembles: built-in ones and plug-ins (`callboard.ensembles`)."""
     return {**{name: ENSEMBLES_DIRECTORY / f"{name}.toml" for name in BUILT_IN}, **_plugin_files()}
 
 
 def ensemble_file(name: str) -> Path | None:
-    """The file of the ensemble of this name, None if there is none. Raises CallerError as `plugins` does."""
+    """Return the file of the ensemble with this name, or None. Raises CallerError as `plugins` does."""
     if name in BUILT_IN:
         return ENSEMBLES_DIRECTORY / f"{name}.toml"
-    # The entry points of packages are read only if it can be a name.
+    # Read entry points only if the text can be a name.
     return _plugin_files().get(name) if name.isidentifier() else None
 
 
@@ -53,13 +53,13 @@ def find_callable(invoker: InvokerDescriptor, ensemble: EnsembleDescriptor) -> C
     module, colon, attribute = invoker.callable.partition(":")
     if invoker.callable and not (module and colon and attribute):
         raise DescriptorError(
-            f"{invoker.callable!r} names no function", path=invoker.path, hint="write package.module:function"
+            f"{invoker.callable!r} does not name a function", path=invoker.path, hint="write package.module:function"
         )
     if not invoker.callable:
         module, attribute = _module_name(ensemble), invoker.name
     if not module:
         raise DescriptorError(
-            f"nothing says which function {invoker.name!r} is",
+            f"no function is named for {invoker.name!r}",
             path=invoker.path,
             hint='write callable = "package.module:function", or module = "package.module" in [ensemble]',
         )
@@ -72,7 +72,7 @@ def find_callable(invoker: InvokerDescriptor, ensemble: EnsembleDescriptor) -> C
         hint = suggest(attribute, functions) if functions else "it has no functions"
         raise DescriptorError(f"{module} has no {attribute!r}", path=invoker.path, hint=hint) from None
     if not callable(function):
-        raise DescriptorError(f"{module}:{attribute} is no function", path=invoker.path)
+        raise DescriptorError(f"{module}:{attribute} is not a function", path=invoker.path)
     return function
 
 
@@ -105,7 +105,7 @@ def _module_name(ensemble: EnsembleDescriptor) -> str:
 
 def _import(name: str, path: str) -> ModuleType:
     if not all(part.isidentifier() for part in name.split(".")):
-        raise DescriptorError(f"{name!r} is no module's name", path=path, hint="write package.module")
+        raise DescriptorError(f"{name!r} is not a module name", path=path, hint="write package.module")
     try:
         return import_module(name)
     except Exception as error:

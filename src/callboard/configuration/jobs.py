@@ -1,7 +1,7 @@
 """The settings of durable jobs: `[jobs]` in the user's callboard.toml.
 
-They name programs to run and addresses to send to, and what is done with all jobs of the user, so no project's file may
-have them, trusted or not.
+They name programs to run and addresses to send to, and apply to all jobs of the user. So no project's file may have
+them, not even a trusted one.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from callboard.text.duration import parse_duration
 
 
 class NotifySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One of `[[jobs.notify]]`: who is told when a job waits for somebody or has ended."""
+    """One of `[[jobs.notify]]`: a notification when a job waits for a person or has ended."""
 
     command: tuple[str, ...] = ()
-    """A program and its arguments; no shell reads them."""
+    """A program and its arguments, run without a shell."""
     url: str = ""
     """An http or https address that gets a POST."""
 
@@ -37,7 +37,7 @@ class NotifySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 
     @property
     def place(self) -> str:
-        """The program or the host; the rest of an address may be secret."""
+        """The program or the host; the rest of a URL may be secret."""
         return self.command[0] if self.command else urlsplit(self.url).hostname or ""
 
 
@@ -45,21 +45,20 @@ class QueueSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     """One of `[jobs.queues.NAME]`."""
 
     starts_per_minute: Annotated[int, msgspec.Meta(ge=0)] | None = None
-    """How many segments may start a minute, whichever workers serve the queue. 0 lifts the limit; None leaves it as
-    another worker has set it."""
+    """Maximum segment starts per minute, across all workers. 0 removes the limit; None keeps another worker's limit."""
     concurrency: Annotated[int, msgspec.Meta(ge=1)] | None = None
-    """How many of its segments one worker runs at once; None: as many as the worker runs of all queues."""
+    """Maximum concurrent segments of the queue in one worker; None means the worker's own limit."""
 
 
 class ModelSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One of `[jobs.models."NAME"]`."""
 
     starts_per_minute: Annotated[int, msgspec.Meta(ge=1)]
-    """How many segments of jobs of the model start a minute, evenly spaced, in all workers together."""
+    """Maximum segment starts per minute for the model's jobs, evenly spaced, across all workers."""
 
 
 class TemporalSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """`[jobs.temporal]`. TEMPORAL_API_KEY and Temporal's other variables and file say what else a connection needs."""
+    """`[jobs.temporal]`. TEMPORAL_API_KEY and Temporal's own variables and file configure the rest."""
 
     address: str = ""
     """HOST:PORT of the server; by default as in Temporal's own settings, else localhost:7233."""
@@ -71,22 +70,21 @@ class JobSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     """`[jobs]`."""
 
     engine: Literal["embedded", "temporal"] = "embedded"
-    """What decides which worker runs which segment."""
+    """The engine that assigns segments to workers."""
     temporal: TemporalSettings = TemporalSettings()
     notify: tuple[NotifySettings, ...] = ()
     queues: Mapping[str, QueueSettings] = {}
-    """By their names."""
+    """Settings of queues, by name."""
     models: Mapping[str, ModelSettings] = {}
-    """By their names, as jobs have them."""
+    """Settings of models, by their names in jobs."""
     budget_per_day: Annotated[float, msgspec.Meta(gt=0)] | None = None
-    """US dollars that all jobs may cost in a day (UTC); a job that finds it spent waits for the next."""
+    """Maximum cost of all jobs per day (UTC), in US dollars. When it is spent, jobs wait for the next day."""
     keep: str = ""
-    """For how long a job is kept that has ended, such as `30d`; empty keeps it."""
+    """Age at which ended jobs are deleted, such as `30d`; empty keeps them."""
     directories: tuple[str, ...] = ()
-    """Directories in which, and below which, jobs of a database that others write to may work. `~` is your home."""
+    """Directory trees that jobs of a shared database may use. `~` is your home."""
     trust_database: bool = False
-    """Whether jobs of a database that others write to may name code, addresses and directories, push, and turn off the
-    sandbox."""
+    """True to let jobs of a shared database name code, URLs and directories, push, and turn off the sandbox."""
 
     def __post_init__(self) -> None:
         for each in self.directories:
@@ -100,5 +98,5 @@ class JobSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
     @property
     def keep_age(self) -> timedelta | None:
-        """`keep` as a span of time, None where jobs are kept."""
+        """`keep` as a duration, None to keep jobs."""
         return parse_duration(self.keep) if self.keep else None

@@ -38,12 +38,12 @@ _FILTER_KEYS: Final[Mapping[str, str]] = {
     "includeTools": "tools",
     "excludeTools": "exclude",
 }
-"""Keys by which clients select a server's tools, and ours."""
+"""Other clients' keys for selecting a server's tools, and our keys."""
 _VARIABLE: Final = re.compile(r"\$\{(?:env:)?([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
 
 
 class DescribedServer(NamedTuple):
-    """A server, the place where it is described, and the options with which `callboard mcp` finds it (None: it cannot)."""
+    """A server, the location of its description, and the options with which `callboard mcp` finds it, or None."""
 
     settings: ServerSettings
     path: str
@@ -127,7 +127,7 @@ def _read_server(
 
 
 def _translate_entry(entry: Any, where: Where, environ: Mapping[str, str]) -> dict[str, Any]:
-    """Translate a server of `mcp.json` into our keys; unknown ones are other clients' and ignored."""
+    """Translate a server of `mcp.json` to our keys. Unknown keys belong to other clients and are ignored."""
     if not isinstance(entry, dict):
         raise DescriptorError("not an object", path=where(()))
     enabled = not entry.get("disabled", False)
@@ -193,7 +193,7 @@ def _read(file: Path) -> str:
 
 
 def _find_line(text: str, keys: Keys) -> int:
-    """The line where the keys occur one after another: near enough for a message."""
+    """Return the line where the keys occur one after another, which is close enough for a message."""
     at = 0
     for key in keys:
         match = (

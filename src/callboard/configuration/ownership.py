@@ -15,14 +15,14 @@ _ROOT: Final = 0
 
 
 class OwnershipProblem(NamedTuple):
-    """Somebody else could write it: the reason, and what to do about it."""
+    """The reason why another user could write a file, and a hint."""
 
     reason: str
     hint: str
 
 
 def find_unsafe_owner(path: Path, *, trusted: bool = False) -> OwnershipProblem | None:
-    """Find out whether another user could have written or made a file; None if nobody could.
+    """Return a problem if another user could have written or created the file, else None.
 
     Args:
         path: A file, a directory or a symlink. Both a symlink and its target are checked.

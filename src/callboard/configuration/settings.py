@@ -1,7 +1,7 @@
 """Load settings: defaults < the user's file < the project's file < environment < flags.
 
-A project's file may be somebody else's. So one that the user's own file does not trust is merged by the allow-list in
-`configuration.trust`, and one that other users could write is not read.
+A project's file may come from a stranger. A file that the user does not trust is merged by the allow-list in
+`configuration.trust`. A file that other users can write is not read.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Strings: TypeAlias = tuple[str, ...]
 
 
 class SettingKey(msgspec.Struct, frozen=True):
-    """A key; `kind` is the type of its value. Whether an untrusted project may set it says `configuration.trust`."""
+    """A key; `kind` is its value's type. `configuration.trust` lists keys that an untrusted project may set."""
 
     name: str
     kind: Any
@@ -43,7 +43,7 @@ class SettingKey(msgspec.Struct, frozen=True):
 
 
 class Permissions(msgspec.Struct, frozen=True):
-    """Patterns of tools, as in a Policy. Where several match, `deny` wins over `ask`, and `ask` over `allow`."""
+    """Patterns of tools, as in a Policy. `deny` wins over `ask`, and `ask` over `allow`."""
 
     allow: Strings = ()
     deny: Strings = ()
@@ -115,17 +115,17 @@ BY_NAME: Mapping[str, SettingKey] = {key.name: key for key in KEYS}
 FILE_NAME: Final = "callboard.toml"
 
 _USERS_ALONE: Final[Mapping[str, str]] = {
-    "trusted": "no project says itself that it is trusted",
-    "jobs": "no project says what becomes of your jobs",
-    "telemetry": "no project says where what you do is told",
+    "trusted": "a project cannot trust itself",
+    "jobs": "a project cannot configure your jobs",
+    "telemetry": "a project cannot configure your telemetry",
 }
-"""Keys that no project's file may have, and what is said to one that has."""
+"""Keys that no project's file may have, with their errors."""
 
 
 class Settings(msgspec.Struct, frozen=True):
-    """The value of every key of `KEYS`; `sources` tells where each comes from.
+    """The value of every key of `KEYS`; `sources` holds the source of each.
 
-    `notices` tell the user which values of a project's file were ignored, why, and what to do about it.
+    `notices` list the ignored values of a project's file, with the reason and a hint.
     """
 
     model: str
@@ -149,7 +149,7 @@ class Settings(msgspec.Struct, frozen=True):
     notices: tuple[str, ...] = ()
 
     def profile(self, model: str) -> dict[str, Any]:
-        """The facts and prices of all patterns that match the model's name; a longer pattern wins."""
+        """Return the facts and prices of all patterns that match the model's name. A longer pattern wins."""
         return {**facts_for(model, self.profiles), **prices_for(model, self.prices)}
 
     @property
@@ -162,12 +162,12 @@ def load_settings(flags: Mapping[str, Any], cwd: Path, environ: Mapping[str, str
     """Load the settings of a command.
 
     Args:
-        flags: Values of the command line by key; None and empty ones are not set.
+        flags: Values of the command line by key. None and empty values count as not set.
         cwd: The directory where the command runs.
         environ: The environment.
 
     Raises:
-        CallerError: A value is wrong; with file, line and key, or with the variable's name.
+        CallerError: A value is wrong. The error has the file, line and key, or the variable's name.
     """
     values: dict[str, Any] = {key.name: key.default for key in KEYS}
     sources = dict.fromkeys(values, "default")
@@ -202,7 +202,7 @@ def _at_variable(variable: str) -> Where:
 
 
 def user_file(environ: Mapping[str, str]) -> Path:
-    """The path of the user's file. A relative XDG_CONFIG_HOME is ignored, as its specification demands."""
+    """Return the path of the user's file. A relative XDG_CONFIG_HOME is ignored, as its specification requires."""
     home = Path(environ.get("XDG_CONFIG_HOME", ""))
     if not home.is_absolute():
         home = Path(environ.get("HOME") or Path.home()) / ".config"
@@ -210,10 +210,10 @@ def user_file(environ: Mapping[str, str]) -> Path:
 
 
 def _find_project_file(cwd: Path, user_path: Path, trusted: Sequence[str], notices: list[str]) -> Path | None:
-    """The nearest file from `cwd` up to the repository's root; outside of a repository, only in `cwd`.
+    """Return the nearest file from `cwd` up to the repository's root; outside a repository, only in `cwd`.
 
-    One that others could have written is skipped with a notice, and so is one that is only found because of a `.git` that
-    others could have put there.
+    A file that others can write is skipped with a notice. So is a file that is only found through a `.git` that others
+    can write.
     """
     above = [cwd, *cwd.parents]
     root = next((at for at, each in enumerate(above) if (each / ".git").exists()), 0)
@@ -237,7 +237,7 @@ def _is_trusted(path: Path, trusted: Sequence[str]) -> bool:
 
 
 def _merge_file(file_values: Mapping[str, Any], path: Path, values: dict[str, Any], sources: dict[str, str]) -> None:
-    """Merge a file's values into those of the lower layers."""
+    """Merge a file's values into the lower layers."""
     for name, value in file_values.items():
         merges = name in _MERGERS and sources[name] != "default"
         values[name] = _MERGERS[name](values[name], value) if merges else _resolve_paths(name, value, path.parent)
@@ -247,7 +247,7 @@ def _merge_file(file_values: Mapping[str, Any], path: Path, values: dict[str, An
 def _merge_untrusted(
     file_values: Mapping[str, Any], path: Path, values: dict[str, Any], sources: dict[str, str]
 ) -> Iterator[str]:
-    """Let an untrusted project's values restrict the user's; yields a notice of those that were ignored."""
+    """Let an untrusted project's values restrict the user's values. Yield a notice about ignored values."""
     users = {
         **values,
         "permissions": msgspec.to_builtins(values["permissions"]),
@@ -269,7 +269,7 @@ def _merge_untrusted(
 
 
 def _validate(document: Document) -> dict[str, Any]:
-    """The values of a file by key, converted and checked."""
+    """Convert and check the values of a file."""
     where = document.where
     refuse_unknown(document.values, BY_NAME, where, CallerError)
     valid: dict[str, Any] = {}
@@ -287,7 +287,7 @@ def _validate(document: Document) -> dict[str, Any]:
         to_kind = convert_table if kind is Permissions and isinstance(value, Mapping) else convert
         valid[name] = to_kind(kind, value, place, CallerError)
         if name == "coding":
-            # Each file holds a part: only its own keys, without defaults, are merged.
+            # Merge only the keys in this file, without defaults.
             valid[name] = _keep_given_keys(value, msgspec.to_builtins(valid[name]))
     for pattern, facts in valid.get("profiles", {}).items():
         convert_table(Profile, select_facts(facts), below(where, "profiles", pattern), CallerError)
@@ -298,7 +298,7 @@ def _validate(document: Document) -> dict[str, Any]:
 
 
 def _keep_given_keys(table: Mapping[str, Any], whole: Mapping[str, Any]) -> dict[str, Any]:
-    """The converted values of the keys in the table, without the defaults of the others."""
+    """Return the converted values of the table's keys, without defaults."""
     return {
         key: _keep_given_keys(value, whole[key]) if isinstance(value, Mapping) else whole[key]
         for key, value in table.items()
@@ -320,11 +320,11 @@ _MERGERS: Final[Mapping[str, Callable[[Any, Any], Any]]] = {
     "profiles": _merge_profiles,
     "permissions": _merge_permissions,
 }
-"""Keys whose values are merged over the files; of the others the last file's value holds."""
+"""Keys whose values are merged over the files. For other keys the last file wins."""
 
 
 def _resolve_paths(name: str, value: Any, directory: Path) -> Any:
-    """The value with its relative paths resolved from the directory of its file."""
+    """Resolve relative paths in the value from the directory of its file."""
     match name:
         case "ensembles":
             return tuple(each if ensemble_file(each) else str(directory / Path(each).expanduser()) for each in value)

@@ -14,7 +14,7 @@ from callboard.errors import CallerError
 from callboard.tools.descriptors import Keys, dotted_path
 
 MAX_BYTES = 1024 * 1024
-"""Bytes of a file that is read."""
+"""Maximum bytes of a file."""
 
 _PART = r"""(?:"(?:[^"\\]|\\.)*"|'[^']*'|[A-Za-z0-9_-]+)"""
 _DOTTED = rf"{_PART}(?:\s*\.\s*{_PART})*"
@@ -25,21 +25,21 @@ _AT_LINE = re.compile(r" \(at line (\d+), column \d+\)$")
 
 
 class Document(msgspec.Struct, frozen=True):
-    """The content of a file. `path` is as it was given."""
+    """The content of a file. `path` is the path that the caller passed."""
 
     path: str
     text: str
     values: dict[str, Any]
 
     def where(self, keys: Keys) -> str:
-        """The place of a key for a message, such as `io.toml:7: invokers[0].timeout`; without keys, the file's."""
+        """Return the location of a key, such as `io.toml:7: invokers[0].timeout`; without keys, of the file."""
         line = find_line(self.text, keys) if keys else None
         place = f"{self.path}:{line}" if line else self.path
         return f"{place}: {dotted_path(keys)}" if keys else place
 
 
 def read_document(path: Path, mistake: type[CallerError]) -> Document:
-    """Read a file. Raises `mistake` with the path and, where it is known, the line."""
+    """Read a file. Raises `mistake` with the path and, if possible, the line."""
     try:
         with path.open("rb") as file:
             data = file.read(MAX_BYTES + 1)
@@ -48,7 +48,7 @@ def read_document(path: Path, mistake: type[CallerError]) -> Document:
     if len(data) > MAX_BYTES:
         raise mistake(f"larger than {MAX_BYTES // 1024} KB", path=str(path))
     try:
-        # Editors on Windows begin a file with a byte order mark.
+        # Editors on Windows write a byte order mark.
         text = data.decode("utf-8-sig").replace("\r\n", "\n")
         return Document(str(path), text, tomllib.loads(text))
     except UnicodeDecodeError as error:
@@ -65,9 +65,9 @@ def read_document(path: Path, mistake: type[CallerError]) -> Document:
 
 
 def find_line(text: str, keys: Keys) -> int | None:
-    """The line (from 1) of a key in valid TOML, or of the nearest table that holds it.
+    """Return the line (from 1) of a key in valid TOML, or of the nearest table around it.
 
-    A scan: within inline tables and arrays it is the line of the whole value.
+    In inline tables and arrays this is the line of the whole value.
     """
     best, length = None, 0
     for number, path in _iterate_keys(text):
@@ -76,14 +76,14 @@ def find_line(text: str, keys: Keys) -> int | None:
             if one != other:
                 break
             common += 1
-        # The header of a table counts as near; a path that diverges below the common part does not.
+        # A table's header counts as near; a path that diverges below the common part does not.
         if common > length and (common == len(path) or common == len(keys)):
             best, length = number, common
     return best
 
 
 def _iterate_keys(text: str) -> Iterator[tuple[int, Keys]]:
-    """The path of every header and every pair, with its line."""
+    """Yield the line and path of every header and pair."""
     table: Keys = ()
     counts: dict[Keys, int] = {}
     closing = ""
@@ -102,7 +102,7 @@ def _iterate_keys(text: str) -> Iterator[tuple[int, Keys]]:
 
 
 def _add_indices(keys: Keys, counts: dict[Keys, int], *, new: bool) -> Keys:
-    """The keys of a header with the indices in arrays of tables."""
+    """Return the keys of a header with the indices in arrays of tables."""
     path: Keys = ()
     for at, key in enumerate(keys, 1):
         path = (*path, key)
