@@ -87,9 +87,9 @@ def test_for_people(invoke):
         "model    unsloth/Qwen3-Coder-30B-GGUF:Q4_K_M (matched as qwen3-coder-30b)",
         "provider none named",
         "mode     native: the endpoint offers tools (default), and the model uses them (family qwen3-coder)",
-        "dialect  qwen3_coder: how calls are spelled where the tools stand in the prompt",
+        "dialect  qwen3_coder: how the model writes calls if the tools are in the prompt",
         (
-            "watched  qwen3_coder: what its text is watched for (family qwen3-coder: it omits <tool_call>, so "
+            "watched  qwen3_coder: calls that the text is searched for (family qwen3-coder: it omits <tool_call>, so "
             "servers return its call as text)"
         ),
         (
@@ -104,7 +104,7 @@ def test_for_people(invoke):
 def test_a_text_that_nobody_watches(invoke):
     lines = invoke("explain", "openai:gpt-4o").stdout.splitlines()
     source = "family openai: its endpoint parses its calls; there is no report of a call in text"
-    assert f"watched  nothing: its text is believed ({source})" in lines
+    assert f"watched  nothing: the text is not searched ({source})" in lines
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ _COMMANDS: Final = {
     "run": ("run:run", "Ask a model that can call your tools."),
     "serve": (
         "serve:serve",
-        "Serve any client on any model: Responses, Chat Completions, Messages or Gemini requests, any backend.",
+        "Let any client use any model: Responses, Chat Completions, Messages and Gemini in front of any backend.",
     ),
     "board": (
         "board:board",

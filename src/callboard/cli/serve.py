@@ -210,7 +210,7 @@ class ServeOptions(BackendOptions):
 
 @takes_options(ServeOptions)
 def serve(options: ServeOptions) -> None:
-    """Serve any client on any model: Responses, Chat Completions, Messages or Gemini requests, any backend.
+    """Let any client use any model: Responses, Chat Completions, Messages and Gemini in front of any backend.
 
     The gateway turns tool calls that a model writes as text into real calls. If a backend does not accept tools, they
     go into the prompt. With one backend, the client's key is passed on, unless the backend or the gateway has a key.
