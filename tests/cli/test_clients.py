@@ -169,11 +169,10 @@ def test_the_gateway(gateway, serve, base, invoke):
     assert tomllib.loads(next(iter(files.values())))["model_providers"]["callboard"]["base_url"] == base
 
 
-@every_client
-def test_a_gateway_that_answers_needs_no_start(client, invoke):
+def test_a_gateway_that_answers_needs_no_start(invoke):
     with socket.create_server(("127.0.0.1", 0)) as gateway:
-        result = invoke(client, "--model", "m", "--gateway", f"http://127.0.0.1:{gateway.getsockname()[1]}")
-    assert (result.exit_code, "# the gateway" in result.stdout) == (0, False)
+        url = f"http://127.0.0.1:{gateway.getsockname()[1]}"
+        assert "# the gateway" not in invoke("codex", "--model", "m", "--gateway", url).stdout
 
 
 @pytest.mark.parametrize(
@@ -181,7 +180,7 @@ def test_a_gateway_that_answers_needs_no_start(client, invoke):
     [
         (["--model", "m", "--gateway", "127.0.0.1:8282"], "--gateway: not a URL"),
         (["--model", "m", "--backend", "llama"], "--backend: not a URL"),
-        (["--gateway", "http://127.0.0.1:9/v1"], "which model"),
+        (["--gateway", "http://127.0.0.1:9/v1"], "no model is listed"),
     ],
 )
 def test_what_cannot_be(arguments, said, invoke):

@@ -66,7 +66,7 @@ def test_the_dialect_of_a_template(invoke, tmp_path):
     [
         (["hermse"], "no dialect 'hermse'; did you mean 'hermes'"),
         (["--template", "nowhere.jinja"], "nowhere.jinja: No such file or directory"),
-        (["--template", "plain.jinja"], "plain.jinja: it shows no dialect that is known; "),
+        (["--template", "plain.jinja"], "plain.jinja: the template shows no known dialect; "),
     ],
 )
 def test_what_a_person_gets_wrong(invoke, tmp_path, monkeypatch, arguments, message):

@@ -147,7 +147,7 @@ def test_jobs_are_deleted_when_they_have_ended(invoke, refuse):
     assert listed() == [ended.id, waits.id]
     assert invoke("jobs", "rm", "--yes", ended.id, ended.id).stderr == f"{ended.id}: deleted\n"
     assert listed() == [waits.id]
-    assert "say which" in refuse("jobs", "rm")
+    assert "name the jobs" in refuse("jobs", "rm")
 
 
 def test_old_jobs_are_deleted_by_their_age(invoke):
@@ -161,7 +161,7 @@ def test_old_jobs_are_deleted_by_their_age(invoke):
     trees = [JobFolders().folder(each.id) / "tree" for each in (old, new)]
     for tree in trees:
         tree.mkdir(parents=True)
-    assert invoke("jobs", "rm", "--older-than", "30d", "--yes").stderr == "1 jobs deleted\n"
+    assert invoke("jobs", "rm", "--older-than", "30d", "--yes").stderr == "1 job deleted\n"
     assert listed() == [waits.id, new.id]
     assert [tree.exists() for tree in trees] == [False, True]
 

@@ -71,7 +71,7 @@ def test_a_question_gets_a_text(invoke):
 
 def test_of_several_one_is_named_and_the_job_waits_for_the_rest(invoke, refuse):
     job = make(make_waiting, ask(), ask(ANOTHER))
-    assert "several wait: call_1 (deploy), call_2 (deploy)" in refuse("jobs", "deny", job.id)
+    assert "several calls wait: call_1 (deploy), call_2 (deploy)" in refuse("jobs", "deny", job.id)
     assert "waits for more answers" in invoke("jobs", "deny", job.id, "call_2").stderr
     assert invoke("jobs", "deny", job.id).exit_code == 0
     assert [each.verdict for each in approvals(job)] == ["deny", "deny"]
@@ -115,7 +115,7 @@ def running():
         (running, ("deny", "JOB"), "the job is running and asks nothing"),
         (lambda: make(make_ended), ("approve", "JOB"), "the job is completed and asks nothing"),
         (lambda: make(make_waiting), ("approve", "JOB", "call_9"), "the job does not ask about this call"),
-        (lambda: make(make_waiting), ("answer", "JOB", "yes"), "it is no question"),
+        (lambda: make(make_waiting), ("answer", "JOB", "yes"), "it is not a question"),
         (lambda: make(make_waiting, ask(is_question=True)), ("approve", "JOB"), "it is a question"),
         (lambda: make(make_waiting), ("approve", "JOB", "--edit", "[1]"), "not a JSON object"),
         (lambda: make(make_waiting), ("approve", "20200101"), "no such job"),

@@ -1,13 +1,13 @@
 import hashlib
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import SimpleNamespace
-from urllib.parse import urlsplit
 
 import pytest
 from tests.tables import table
@@ -113,9 +113,7 @@ def test_pull_prints_the_path_alone_on_standard_output(hub, models):
     hub.set()
     result = invoke("pull", "tiny")
     assert (result.exit_code, result.stdout) == (0, f"{models / 'tiny.gguf'}\n")
-    host = urlsplit(os.environ["HF_ENDPOINT"]).netloc
-    line = f"tiny: downloading 1 MB once, from {host} to {models}; its SHA-256 is checked"
-    assert result.stderr.splitlines()[0] == line
+    assert re.match(f"tiny: downloading 1 MB once, from 127.0.0.1:[0-9]+ to {models}; its SHA-256 is ", result.stderr)
     assert result.stderr.splitlines()[2] == "tiny: 0 % of 1 MB"
     assert result.stderr.splitlines()[-1] == "tiny: 100 % of 1 MB"
     assert invoke("path", "tiny").stdout == result.stdout
@@ -178,7 +176,7 @@ def test_remove(models):
     (models / "tiny.gguf").write_bytes(MODEL)
     assert invoke("remove", "tiny").stderr == "tiny is removed\n"
     assert not (models / "tiny.gguf").exists()
-    assert invoke("remove", "tiny").stderr == "tiny is not here\n"
+    assert invoke("remove", "tiny").stderr == "tiny is not downloaded\n"
 
 
 @table(

@@ -68,7 +68,7 @@ def test_each_entry_is_shown_once_with_its_number(capsys):
         "   4  <- shipped",
         "== completed",
     ]
-    assert lines[-1].startswith("   completed work · round 1 · 1 calls · 1,200 tokens in, 34 out · ")
+    assert lines[-1].startswith("   completed work · round 1 · 1 call · 1,200 tokens in, 34 out · ")
 
 
 def test_it_goes_on_when_another_worker_took_the_job_over(capsys):
@@ -170,7 +170,7 @@ def test_a_terminal_has_a_line_below_that_says_how_far_the_job_is(callboard):
     lines = [re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]|\r", "", each) for each in text.decode().split("\n")]
     assert "   4  <- shipped" in lines
     assert "== completed" in lines
-    assert any(each.startswith("completed work · round 2 · 1 calls · 1,200 tokens in") for each in lines)
+    assert any(each.startswith("completed work · round 2 · 1 call · 1,200 tokens in") for each in lines)
 
 
 def test_a_job_that_was_run_directly_is_not_watched(invoke):
@@ -192,7 +192,7 @@ def test_the_line_names_the_tools_under_way():
     progress.job = replace(job, state="running", started_at=started, cost=0.25)
     progress.add(entry(CALL))
     assert progress.describe() == (
-        "running work · round 1 · deploy · 1 calls · 1,200 tokens in, 34 out · $0.2500 · 1:02:03"
+        "running work · round 1 · deploy · 1 call · 1,200 tokens in, 34 out · $0.2500 · 1:02:03"
     )
     progress.add(entry(DONE))
     assert " · deploy" not in progress.describe()
