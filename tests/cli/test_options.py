@@ -71,6 +71,5 @@ def test_one_dash_before_a_long_option_is_enough(typed, arguments, told):
 
 def test_short_options_and_what_follows_two_dashes_stay_as_they_are(typed):
     model = ("--model", "m", "--base-url", "http://127.0.0.1:1/v1")
-    done = typed("build", *model, "-C", "/", "--", "-description")
-    assert done.stderr.startswith("callboard: http://127.0.0.1:1/v1: cannot connect")
+    assert "127.0.0.1:1/v1: cannot connect" in typed("build", *model, "-C", "/", "--", "-description").stderr
     assert "'/no/such/place' does not exist" in typed("build", *model, "-C", "/no/such/place").stderr
