@@ -182,7 +182,7 @@ async def test_keys_and_signals(place):
         shown.types("still here?\r")
         await shown.sees("Here.", "edit>")
         shown.types("/mode full\r")
-        await shown.sees("nothing is asked", "full>")
+        await shown.sees("the model never asks", "full>")
         shown.types("sleep\r")
         await shown.sees("Sleeping.")
         while not pid.exists():  # noqa: ASYNC110  # a file of another process

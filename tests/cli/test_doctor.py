@@ -318,7 +318,7 @@ def test_facts_that_were_found_stay_where_a_later_call_gets_no_answer(examine, f
 
 def test_where_nothing_was_answered_nothing_is_written(examine, file):
     result, _ = examine("--write", replies=lambda body: StatusReply(401, "no key"))
-    assert result.stderr.endswith("nothing is written, for no fact follows from what fake-model answered\n")
+    assert result.stderr.endswith("nothing was written: the answers of fake-model show no facts\n")
     assert not file.exists()
 
 

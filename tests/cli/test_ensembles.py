@@ -130,7 +130,7 @@ def test_an_ensemble_that_cannot_be_connected(ask, tmp_path):
         ("a = ", "x.toml: not TOML: Invalid value (at end of document)"),
         ("[ensemble]\nnam = 'x'", "x.toml:1: ensemble: no name; write name in [ensemble]"),
         ("[ensemble]\nname = 'x'\n[[invokers]]\nname = 'y'\ntimout = 1", "x.toml:5: invokers[0].timout: unknown key;"),
-        ("[ensemble]\nname = 'x'\n[[invokers]]\nname = 'y'", "x.toml:3: invokers[0]: nothing says which function 'y'"),
+        ("[ensemble]\nname = 'x'\n[[invokers]]\nname = 'y'", "x.toml:3: invokers[0]: no function is named for 'y'"),
         (
             "[ensemble]\nname = 'io'\n[[invokers]]\nname = 'read'",
             "x.toml:3: invokers[0]: callboard.configuration.io_tools",

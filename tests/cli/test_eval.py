@@ -333,7 +333,7 @@ def test_a_gateway_that_is_measured_asks_for_each_task_however_many_have_failed(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("--via", "pigeon"), "there are agent, gateway and a URL"),
+        (("--via", "pigeon"), "give agent, gateway or a URL"),
         (("--suite", "no-such"), "no such suite"),
         (("--categories", "third"), "no task of the category 'third'"),
         (("--variants", "loud"), "no variant 'loud'"),

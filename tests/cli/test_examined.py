@@ -70,7 +70,7 @@ def test_another_version_is_told_with_what_asks_again():
     assert line.startswith(
         "the facts of fake-model in callboard.toml: the backend has changed since 2026-11-23: it was"
     )
-    assert line.endswith(f"; callboard doctor --backend {url} --model fake-model --write asks again")
+    assert line.endswith(f"; callboard doctor --backend {url} --model fake-model --write checks again")
     assert served == lines
 
 
@@ -128,7 +128,7 @@ def test_a_model_of_this_machine_is_compared_by_the_engine_s_version():
         profiles = {"small": examined_profile("local:small", version)}
         asyncio.run(compare_backend(backend, profiles, transport, lines.append))
     assert len(lines) == bool(embedded_version())
-    assert all(line.endswith("callboard doctor --local small --write asks again") for line in lines)
+    assert all(line.endswith("callboard doctor --local small --write checks again") for line in lines)
 
 
 @pytest.fixture

@@ -177,7 +177,7 @@ def test_pins(invoke, said):
         "instructions": False,
     }
     assert invoke("mcp", "tools", "sums").stderr == ""
-    assert "nothing changed and nothing is new" in invoke("mcp", "pins", "accept", "sums").stderr
+    assert "nothing, because nothing is changed or new" in invoke("mcp", "pins", "accept", "sums").stderr
 
     assert invoke("mcp", "pins", "forget", "sums").stderr == "sums is forgotten\n"
     assert json.loads(invoke("mcp", "pins", "forget", "sums", "--json").stdout) == {
@@ -316,7 +316,7 @@ def test_add(invoke, own, tmp_path):
     result = invoke("mcp", "add", "odd", "--protocol", "banana", "--", "x")
     assert "mcp.odd.protocol: 'banana' is not allowed" in str(result.exception)
     result = invoke("mcp", "add", "more", "--", "x")
-    assert "a server of this name is there" in str(result.exception)
+    assert "a server with this name exists" in str(result.exception)
 
 
 def test_a_run_has_the_servers_of_the_settings(ask, other):

@@ -71,14 +71,14 @@ def test_what_a_server_does_is_told():
 
     assert told(verbose=False) == [
         "s (error): bad [31m",
-        "s is connected no more: gone; the next call connects it again",
+        "s is disconnected: gone; the next call connects it again",
     ]
     assert told(verbose=True) == [
         "s (info): fine",
         "s (error): bad [31m",
         "s is backoff: not there",
         "s is ready",
-        "s is connected no more: gone; the next call connects it again",
+        "s is disconnected: gone; the next call connects it again",
         "s changed its tools",
     ]
 
@@ -92,4 +92,4 @@ def test_what_is_typed_that_does_not_fit_is_asked_for_again():
 
     form = {"properties": {"days": {"type": "integer"}}}
     assert asyncio.run(make_elicit(lambda line, _: told.append(line), read)("s asks", form)) == ("accept", {"days": 3})
-    assert "  'many' is no integer; again, or nothing to leave it out:" in told
+    assert "  'many' is not a valid integer; try again, or press enter to omit it:" in told

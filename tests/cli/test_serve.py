@@ -161,7 +161,7 @@ BEHIND = ("--backend", "http://127.0.0.1:9/v1", "--port", "0")
         ([*BEHIND, "--log-level", "loud"], "--log-level"),
         ([*BEHIND, "--backend-key", "NOT_SET_HERE"], "NOT_SET_HERE"),
         ([*BEHIND, "--host", "0.0.0.0"], "without a key anybody could use the gateway"),
-        ([*BEHIND, "--host", "::"], "give --key, or stay on 127.0.0.1"),
+        ([*BEHIND, "--host", "::"], "set --key, or stay on 127.0.0.1"),
         ([*BEHIND, "--host", "203.0.113.7", "--key", "sk-1234567890123"], "203.0.113.7:0"),
         ([*BEHIND, "--host", "no such host"], "no such host"),
         ([*BEHIND, "--config", "nowhere.toml"], "nowhere.toml"),

@@ -65,13 +65,13 @@ def test_ways_to_name_tools(invoke, tmp_path, monkeypatch, specifications, names
         ("os.nowhere", "os.nowhere: no module 'os.nowhere'; write module:attribute or file.py"),
         ("toolbox.py:nothing", "toolbox.py:nothing: toolbox.py has no 'nothing'"),
         ("toolbox.py:number", "3 is not a tool; pass a function, a Tool or an Invoker"),
-        ("empty.py", "empty.py: no tool in it; decorate a function with @tool"),
+        ("empty.py", "empty.py: the module has no tools; decorate a function with @tool"),
         ("slip.py", "slip.py: line 2: "),
         ("needy.py", "needy.py: no module 'not_installed'; write module:attribute or file.py"),
         ("loose.py", "greet(name): has no annotation; say what it is: `name: str`"),
-        ("", "names no module; write module:attribute or file.py"),
-        (":multiply", ":multiply: names no module; write module:attribute or file.py"),
-        (".toolbox", ".toolbox: names no module; write module:attribute or file.py"),
+        ("", "no module is named; write module:attribute or file.py"),
+        (":multiply", ":multiply: no module is named; write module:attribute or file.py"),
+        (".toolbox", ".toolbox: no module is named; write module:attribute or file.py"),
     ],
 )
 @pytest.mark.usefixtures("toolbox")

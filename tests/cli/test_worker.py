@@ -158,8 +158,8 @@ def test_it_ends_at_once_when_it_is_told_twice(place, running):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--queue", "a=b"], "'a=b' does not end with how many may start a minute"),
-        (["--queue", "a=0"], "'a=0' does not end with how many may start a minute"),
+        (["--queue", "a=b"], "'a=b' does not end with a number of starts per minute"),
+        (["--queue", "a=0"], "'a=0' does not end with a number of starts per minute"),
         (["--concurrency", "0"], "Input should be greater than or equal to 1"),
     ],
 )

@@ -226,7 +226,7 @@ def test_nothing_is_connected_where_something_is_described_wrongly(wires):
         *[
             (
                 each,
-                f"a {type(each).__name__} is no configuration; give {{'ensembles': [...]}}, or what load_directory gives",
+                f"a {type(each).__name__} is not a configuration; give {{'ensembles': [...]}}, or the result of load_directory",
             )
             for each in (None, [], "io", 5, [{"name": "io"}])
         ],
@@ -266,13 +266,13 @@ def test_an_ensemble_without_tools_is_told(invokers):
 
 @table("ensembles", [None, 5, [None], [{"name": "io"}], "io"])
 def test_what_is_no_ensemble_is_not_disconnected(ensembles):
-    with pytest.raises(CallerError, match=r"^ensembles: .* give what prepare_ensembles gave$"):
+    with pytest.raises(CallerError, match=r"^ensembles: .* give the result of prepare_ensembles$"):
         asyncio.run(disconnect_ensembles(ensembles))
 
 
 @table("where", [None, 5, b"io"])
 def test_a_directory_is_a_path(where):
-    with pytest.raises(DescriptorError, match=r"is no path of a directory$"):
+    with pytest.raises(DescriptorError, match=r"is not the path of a directory$"):
         load_directory(where)
 
 
@@ -379,7 +379,7 @@ def test_directories_and_built_in_ensembles_together(write, tmp_path, monkeypatc
             {"x.toml": "[ensemble]\nname = 'x'\n[[invokers]]\nsource = 'x/y'", "x/y": "[invoker]\nname = 'y'\nx = 1"},
             "x/y:3: invoker.x: unknown key; ",
         ),
-        ({}, ": no ensemble in it; describe one in a file NAME.toml"),
+        ({}, ": the directory has no ensemble; describe one in a file NAME.toml"),
     ],
 )
 def test_a_directory_that_is_described_wrongly(write, tmp_path, files, told):

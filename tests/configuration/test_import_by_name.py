@@ -56,17 +56,17 @@ BROKEN = "raise RuntimeError('not today')"
         (
             {},
             (
-                "nothing says which function 'sell' is; "
+                "no function is named for 'sell'; "
                 'write callable = "package.module:function", or module = "package.module" in [ensemble]'
             ),
         ),
-        ({"callable_": "shop"}, "'shop' names no function; write package.module:function"),
-        ({"callable_": "shop:"}, "'shop:' names no function; write package.module:function"),
-        ({"callable_": ":sell"}, "':sell' names no function; write package.module:function"),
+        ({"callable_": "shop"}, "'shop' does not name a function; write package.module:function"),
+        ({"callable_": "shop:"}, "'shop:' does not name a function; write package.module:function"),
+        ({"callable_": ":sell"}, "':sell' does not name a function; write package.module:function"),
         ({"callable_": "shop:sel"}, "shop has no 'sel'; did you mean 'sell'?"),
         ({"callable_": "shop:Till.close"}, "shop has no 'Till.close'; did you mean 'Till'?"),
-        ({"callable_": "shop:price"}, "shop:price is no function"),
-        ({"callable_": "..:sell"}, "'..' is no module's name; write package.module"),
+        ({"callable_": "shop:price"}, "shop:price is not a function"),
+        ({"callable_": "..:sell"}, "'..' is not a module name; write package.module"),
         ({"callable_": "shop.py:sell"}, "cannot import shop.py: ModuleNotFoundError: No module named 'shop.py'"),
         ({"module": "nowhere"}, "cannot import nowhere: ModuleNotFoundError: No module named 'nowhere'"),
         ({"module": "broken_shop"}, "cannot import broken_shop: RuntimeError: not today"),

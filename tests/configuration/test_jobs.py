@@ -64,5 +64,5 @@ def test_a_limit_that_is_none_is_told_with_its_place(load, text, why, place):
 
 
 def test_no_project_says_who_is_told_not_even_a_trusted_one(load):
-    with pytest.raises(CallerError, match="no project says what becomes of your jobs"):
+    with pytest.raises(CallerError, match="a project cannot configure your jobs"):
         load("", '[[jobs.notify]]\ncommand = ["curl"]')

@@ -317,7 +317,7 @@ def test_a_server_is_added_to_what_is_there(tmp_path):
 @pytest.mark.parametrize(
     ("name", "table", "told"),
     [
-        ("one", {"command": ["b"]}, "callboard.toml:2: mcp.one: a server of this name is there"),
+        ("one", {"command": ["b"]}, "callboard.toml:2: mcp.one: a server with this name exists"),
         ("two", {"comand": ["b"]}, "mcp.two.comand: unknown key; did you mean 'command'?"),
         ("two", {"transport": "stdio"}, "mcp.two: no command"),
     ],

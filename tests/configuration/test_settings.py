@@ -234,7 +234,7 @@ def test_a_project_does_not_trust_itself(load, own, project):
         own.write_text(text)
         with pytest.raises(CallerError) as caught:
             load()
-        assert str(caught.value) == f"{path}:1: trusted: no project says itself that it is trusted; write it in {own}"
+        assert str(caught.value) == f"{path}:1: trusted: a project cannot trust itself; write it in {own}"
 
 
 def test_a_trusted_project_by_another_name(load, own, project, tmp_path):

@@ -33,7 +33,7 @@ def test_all_keys(load):
 
 
 def test_no_project_says_where_what_you_do_is_told(load):
-    with pytest.raises(CallerError, match="no project says where what you do is told"):
+    with pytest.raises(CallerError, match="a project cannot configure your telemetry"):
         load("", WHOLE)
 
 
