@@ -63,8 +63,8 @@ def test_toml(before, after):
 @table(
     ("before", "said"),
     [
-        ("[[features]]\nplugins = true\n", "spelled in a way"),
-        ("providers = {}\n", "spelled in a way"),
+        ("[[features]]\nplugins = true\n", "written in a way"),
+        ("providers = {}\n", "written in a way"),
         ("model = \n", "not TOML"),
     ],
 )
