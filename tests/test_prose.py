@@ -42,7 +42,7 @@ RULES = {
 }
 PATTERNS = {rule: re.compile(pattern) for rule, pattern in RULES.items()}
 MARKUP = ((r"```.*?```|~~~.*?~~~", "\n\n"), (r"`[^`\n]*`", "X"), (r"\[([^\]]*)\]\([^)]*\)", r"\1"))
-SHARES = {"page": 1.5, "docstring": 1.5, "comment": 1.5, "help or error": 0.0}
+SHARES = {"page": 1.5, "docstring": 1.5, "comment": 1.5, "help or error": 0.2}
 """Maximum findings in a hundred sentences of a kind."""
 
 NAMES_OF_OTHERS = {

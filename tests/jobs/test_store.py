@@ -126,7 +126,7 @@ async def test_the_last_answer_to_several_questions_continues_the_job(store, que
 
 @pytest.mark.parametrize(
     ("call", "digest", "words"),
-    [("c1", "d0", "it changed since"), ("c1", "", "it changed since"), ("c2", "d1", "asks about no such call")],
+    [("c1", "d0", "the call has changed since"), ("c1", "", "it changed since"), ("c2", "d1", "asks about no such call")],
 )
 async def test_an_answer_to_something_else_is_refused(store, call, digest, words):
     job = await a_waiting_job(store)
@@ -221,7 +221,7 @@ async def test_a_call_that_is_asked_again_is_open_again(store):
     await store.answer(job.id, "c1", digest="d1")
     claim = await store.claim(job.id, 2, "two")
     await claim.wait([Approval(call_id="c1", name="bash", digest="d2")])
-    with pytest.raises(CallerError, match="it changed since"):
+    with pytest.raises(CallerError, match="the call has changed since"):
         await store.answer(job.id, "c1", digest="d1")
     assert (await store.answer(job.id, "c1", digest="d2")).segment == 3
 

@@ -158,7 +158,7 @@ def test_two_choices_are_refused_and_not_one_given(stream):
     assert (answer.status, answer.body["error"]["param"], bodies) == (400, "n", [])
 
 
-@table(("path", "word"), [("/completions", "/v1/chat/completions"), ("/embeddings", "backend itself")])
+@table(("path", "word"), [("/completions", "/v1/chat/completions"), ("/embeddings", "backend directly")])
 def test_paths_that_clients_know_say_what_to_use_instead(path, word):
     answer, bodies = served(lambda gateway: gateway.post(path, {"model": "m"}))
     assert (answer.status, answer.body["error"]["code"], bodies) == (404, "not_found", [])

@@ -155,7 +155,7 @@ def test_qvac_1320_a_call_in_text_and_in_the_field_runs_once(case, streams):
     assert ran == [(each["a"], each.get("b", 3)) for each in CALLED.get(case, [{"a": 2, "b": 3}])]
     dropped = [note for note in notes if note.code == "duplicate"]
     assert {note.kind for note in dropped} == {"dropped"}
-    assert all("a call of add" in note.text and "it is one call" in note.text for note in dropped)
+    assert all("a call of add" in note.text and "repeats a call from another place" in note.text for note in dropped)
 
 
 @table("stream", [True, False], ids=["streamed", "whole"])

@@ -70,7 +70,7 @@ def test_an_answer_lets_the_job_go_on(run, job_store, post, form, expected):
 @pytest.mark.parametrize(
     ("form", "why"),
     [
-        ({"digest": "d0", "verdict": "allow"}, "it changed since"),
+        ({"digest": "d0", "verdict": "allow"}, "the call has changed since"),
         ({"digest": "d1", "verdict": "allow", "call": "call_9"}, "asks about no such call"),
         ({"digest": "d1", "verdict": "edit", "arguments": "[1]"}, "not a JSON object"),
         ({"digest": "d1", "verdict": "perhaps"}, "choose allow or deny"),

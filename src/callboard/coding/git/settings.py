@@ -261,7 +261,7 @@ def check_location(directory: Path, root: Path, git_directory: Path, common: Pat
     """
     if not _leads_to(root / ".git", git_directory) or not directory.resolve().is_relative_to(root.resolve()):
         raise CallerError(
-            "the repository that git finds here does not belong to a .git in a folder above",
+            "the repository that git finds here is not that of a .git in a folder above",
             path=str(git_directory),
             hint="it may be an embedded one, or core.worktree may lead elsewhere; work in a clone of it",
         )
