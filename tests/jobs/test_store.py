@@ -126,7 +126,11 @@ async def test_the_last_answer_to_several_questions_continues_the_job(store, que
 
 @pytest.mark.parametrize(
     ("call", "digest", "words"),
-    [("c1", "d0", "the call has changed since"), ("c1", "", "it changed since"), ("c2", "d1", "asks about no such call")],
+    [
+        ("c1", "d0", "the call has changed since"),
+        ("c1", "", "the call has changed since"),
+        ("c2", "d1", "asks about no such call"),
+    ],
 )
 async def test_an_answer_to_something_else_is_refused(store, call, digest, words):
     job = await a_waiting_job(store)
