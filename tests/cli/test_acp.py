@@ -71,8 +71,8 @@ async def test_an_editor_starts_it_and_talks_with_it(tmp_path, caplog):
 @pytest.mark.parametrize(
     ("options", "why"),
     [
-        (["hello"], "the editor says what to begin with"),
-        (["--resume", "20261123"], "the editor says what to begin with"),
+        (["hello"], "the editor chooses the prompt and the chat"),
+        (["--resume", "20261123"], "the editor chooses the prompt and the chat"),
         (["--access", "yolo"], "no access 'yolo'"),
     ],
 )

@@ -126,7 +126,7 @@ async def test_a_conversation_at_a_terminal(place):
         await shown.sees("Replaced 1 occurrence", "Mended.", "edit>")
         assert "a + b" in (place / "calc.py").read_text()
         shown.types("/undo\r")
-        await shown.sees("taken back: calc.py", "edit>")
+        await shown.sees("undone: calc.py", "edit>")
         assert (place / "calc.py").read_text() == CODE
         shown.types("what now?\r")
         await shown.sees("I see.", "edit>")
@@ -253,7 +253,7 @@ def talk(place):
     [
         ("/hlep", "no command /hlep; did you mean 'help'?"),
         ("/", "no command /; there are help, mode,"),
-        ("/mode", "access: edit (it looks freely"),
+        ("/mode", "access: edit (the model reads freely"),
         ("/mode full", "access: full"),
         ("/mode all", "there are read-only, edit, full"),
         ("/tools", "search       free  Finds texts"),
@@ -262,7 +262,7 @@ def talk(place):
         ("/undo", "there is nothing to take back"),
         ("/diff", "nothing has changed"),
         ("/cost", "0 tokens in (0 cached), 0 out, 0 rounds, $0.0000\n"),
-        ("/clear", "begins anew"),
+        ("/clear", "started a new conversation"),
     ],
 )
 def test_commands(talk, typed, shown):
@@ -319,7 +319,7 @@ def test_a_chat_goes_on(talk, place):
     _, job = talk("mend add\ny\n", [EDIT, "Done."])
     err, again = talk("/undo\n", [], resume=job.id)
     assert f"continues {job.id}" in err
-    assert "taken back: calc.py" in err
+    assert "undone: calc.py" in err
     assert (again.id, (place / "calc.py").read_text()) == (job.id, CODE)
 
 

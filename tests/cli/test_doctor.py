@@ -342,4 +342,4 @@ async def test_a_password_in_the_url_is_not_shown():
 def test_a_client_that_was_not_asked(examine):
     result, _ = examine("--profile", "merge_system_messages=true", "--quick", "--requests", "4")
     assert result.exit_code == 1
-    assert "not every client was asked" in result.stdout
+    assert "not every client was checked" in result.stdout

@@ -385,7 +385,7 @@ def test_a_recorded_request_becomes_a_task(invoke, measure, request_file, data):
 
 def test_a_task_is_added_once(invoke, request_file):
     invoke("eval", "add", request_file, "--expect", RIGHT)
-    assert "is there already" in str(invoke("eval", "add", request_file, "--expect", RIGHT).exception)
+    assert "a task of this name exists" in str(invoke("eval", "add", request_file, "--expect", RIGHT).exception)
 
 
 def test_a_task_may_only_be_shown(invoke, request_file, data):

@@ -91,7 +91,7 @@ def test_a_job_that_failed_says_where_its_work_is_and_not_to_merge_it(there, rep
     assert done.code == 3, done.err
     (look,) = [line for line in done.err.splitlines() if line.startswith("look: ")]
     branch = look.split("...")[1].split()[0]
-    assert f"the unfinished change is on branch {branch}, 1 commits, 1 files" in done.err.splitlines()
+    assert f"the unfinished change is on branch {branch}, 1 commit, 1 file" in done.err.splitlines()
     assert "git merge" not in done.err
     assert "drop: callboard undo " in look
 

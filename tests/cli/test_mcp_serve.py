@@ -178,7 +178,7 @@ def test_an_agent_is_a_tool(command, tools):
     ("arguments", "told"),
     [
         ([], "nothing to serve; give --ensembles, --tools, --agent or --agents"),
-        (["--agent", "{tools}:number"], "no Agent"),
+        (["--agent", "{tools}:number"], "not an Agent"),
         (["--agent", "{tools}:nothing"], "has no 'nothing'"),
         (["--ensembles", "{tools}"], "no such directory"),
         (

@@ -483,7 +483,7 @@ def commands(command, name):
 @table(("name", "command"), [*commands(get_command(app), "callboard")])
 def test_commands_and_options(name, command):
     block = TEXTS["cli.md"].partition(f"<!-- help: {name} -->")[2].partition("<!-- end -->")[0]
-    options = [option for parameter in command.params for option in parameter.opts]
+    options = [option for each in command.params for option in ([each.metavar] if each.metavar else each.opts)]
     assert block
     assert [option for option in options if option not in block] == []
 

@@ -200,7 +200,7 @@ async def test_modes_commands_and_models(place, connected):
         with pytest.raises(RequestError, match="there are read-only, edit, full"):
             await agent.set_session_mode(session_id=session, mode_id="yolo")
         await room.say("/mode")
-    assert "taken back: calc.py" in editor.text
+    assert "undone: calc.py" in editor.text
     assert "access: read-only" in editor.text
     assert all(each.closed for each in models.values())
 

@@ -222,7 +222,7 @@ async def test_keep_as_a_test(on_gateway, monkeypatch, tmp_path):
     assert vector["wire"] == "chat"
     assert vector["events"][-1] == {"type": "reply_ended", "reason": "stop"}
     assert second == 409
-    assert "there already" in text
+    assert "a task of this name exists" in text
 
 
 async def test_the_list_follows_what_happens(on_gateway):
