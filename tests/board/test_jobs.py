@@ -52,7 +52,7 @@ def test_a_job_is_watched_approved_answered_and_forked(board, jobs, visit, look)
 def test_a_call_is_denied_by_the_enter_key_behind_its_reason(board, jobs, visit):
     page = open_job(visit(board), jobs.submit("Ship it"))
     expect(page.get_by_role("button", name="Do not run it")).to_be_enabled()
-    page.get_by_label("Why not").fill("not today")
+    page.get_by_label("Reason, for the model").fill("not today")
     page.keyboard.press("Enter")
     expect(page.locator("#log")).to_contain_text("not today")
     expect(page.locator("#log")).not_to_contain_text("it is on prod now")

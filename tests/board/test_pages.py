@@ -129,7 +129,7 @@ def test_the_login_is_accessible_and_says_what_to_do(board, chromium, look):
     page.wait_for_url("**/board/jobs")
     context.clear_cookies()
     page.goto(board.first_link)
-    expect(page.get_by_role("alert")).to_contain_text("used before")
+    expect(page.get_by_role("alert")).to_contain_text("already used")
     context.close()
 
 

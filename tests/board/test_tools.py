@@ -38,7 +38,7 @@ def gateway():
 
 def test_the_page_of_tools(gateway, visit, look):
     page = visit(gateway).open("tools")
-    expect(page.get_by_role("heading", name="Tools that run in the gateway")).to_be_visible()
+    expect(page.get_by_role("heading", name="Tools in the gateway")).to_be_visible()
     expect(page.get_by_role("row", name="tickets")).to_contain_text("https://tickets.example.org/mcp")
     expect(page.get_by_role("row", name="weather")).to_contain_text("2")
     look(page, "board-tools")
