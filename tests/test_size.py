@@ -11,7 +11,7 @@ BUDGETS = {
     "servers": 15_392,
     "coding": 12_727,
     "wires": 9_005,
-    "cli": 7_592,
+    "cli": 7_588,
     "jobs": 6_597,
     "dialects": 6_248,
     "mcp": 3_775,
@@ -36,7 +36,7 @@ BUDGETS = {
 }
 """Lines of each room, and of the modules beside the rooms ("root")."""
 FILES = 492
-TEST_LINES = 89_560
+TEST_LINES = 89_561
 
 
 def count_lines(folder):

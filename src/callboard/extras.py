@@ -15,7 +15,7 @@ from callboard.errors import CallerError
 _EXTRAS: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
     "board": ("the board", ("itsdangerous", "jinja2", "starlette", "uvicorn")),
     "acp": ("an editor", ("acp",)),
-    "coding": ("a chat at a terminal", ("prompt_toolkit",)),
+    "coding": ("a coding agent", ("sqlalchemy", "psycopg", "croniter", "prompt_toolkit", "tree_sitter")),
     "gateway": ("the gateway", ("starlette", "uvicorn", "prometheus_client", "websockets")),
     "jobs": ("a durable job", ("sqlalchemy", "psycopg", "croniter")),
     "local": ("a model of this machine", ("xllamacpp",)),

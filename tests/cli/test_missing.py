@@ -63,6 +63,7 @@ def test_without_the_extra_local_nothing_is_downloaded_recorded_or_served(argume
         ("sqlalchemy", ("serve", "--local", "qwen2.5-coder-0.5b", "--store", "sqlite:///x"), "store"),
         ("mcp", ("mcp", "serve", "--ensembles", "io"), "mcp"),
         ("acp", ("chat", "--acp"), "acp"),
+        ("tree_sitter", ("build", "a page"), "coding"),
         ("prometheus_client", ("worker", "--metrics", "0"), "otel"),
         ("xllamacpp", ("board", "--agui", "run"), "local"),
     ],
@@ -163,8 +164,8 @@ def test_without_any_extra_a_command_names_its_own():
         "doctor --backend http://127.0.0.1:9": "gateway",
         "board": "board,jobs",
         "board --link": "board",
-        "chat": "jobs",
-        "build x": "jobs",
+        "chat": "coding",
+        "build x": "coding",
         "worker": "jobs",
     }
     ended = subprocess.run(

@@ -90,7 +90,7 @@ _COMMANDS: Final = {
 }
 """Commands by name: the path below this package, and the summary line of the command's help."""
 
-_EXTRAS: Final = {"chat": "jobs"}
+_EXTRAS: Final = {"chat": "coding"}
 """Extras that must be installed before a command can be imported."""
 
 

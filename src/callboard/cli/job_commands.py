@@ -170,7 +170,7 @@ def _run(
     **fields: Any,
 ) -> None:
     """Run the job, show its steps, and exit with its code. `fields` are JobRequest fields of some kinds."""
-    require_extra("jobs")
+    require_extra("coding")
     from callboard.cli.background import show_submitted, submit_job  # noqa: PLC0415  # not for --help
     from callboard.cli.follow_job import follow_job  # noqa: PLC0415
     from callboard.coding.agents.job_request import JobRequest, read_logs  # noqa: PLC0415

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from callboard.execution.thread_pool import ThreadPool
-from callboard.extras import require_extra
 
 if TYPE_CHECKING:
     from prompt_toolkit import PromptSession
@@ -45,11 +44,8 @@ class Editor(Protocol):
 
 
 def open_editor(history: Path) -> Editor:
-    """Return an editor for a terminal, or for piped lines. Raises CallerError without prompt_toolkit."""
-    if not sys.stdin.isatty():
-        return PipeEditor(sys.stdin.fileno())
-    require_extra("coding")
-    return RichEditor(history)
+    """Return an editor for a terminal, or for piped lines."""
+    return RichEditor(history) if sys.stdin.isatty() else PipeEditor(sys.stdin.fileno())
 
 
 async def read_line() -> str | None:
