@@ -92,8 +92,8 @@ def test_a_setting_that_is_changed_later_is_checked_too():
     for name, value in {"on_error": "failfast", "limits": 3, "model": None}.items():
         with pytest.raises(CallerError, match=f"^{name}: "):
             setattr(agent, name, value)
-    agent.on_error = "fail_fast"
-    assert agent.on_error == "fail_fast"
+    agent.on_error, agent.label = "fail_fast", "not a setting"
+    assert (agent.on_error, agent.label) == ("fail_fast", "not a setting")
 
 
 def test_an_ensemble_local_may_stand_alone():

@@ -113,7 +113,7 @@ class Agent(AgentSettings, _HasModel, Generic[OutputT_co]):
         self._output = None if output is str else Output(output)
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if not name.startswith("_"):  # a setting, in the constructor or later
+        if name in Agent.__dataclass_fields__:  # a setting, in the constructor or later
             check_arguments(**{name: value})
         super().__setattr__(name, value)
 

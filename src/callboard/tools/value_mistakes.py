@@ -6,7 +6,7 @@ msgspec names the table of the value and Python's types. A person needs the key 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from types import UnionType
 from typing import Annotated, Any, Final, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints, is_typeddict
 
@@ -43,28 +43,28 @@ def find_mistake(kind: Any, value: Any, keys: tuple[str | int, ...] = ()) -> Val
         if inner := next(filter(None, _find_inside(_without_none(kind), value, keys)), None):
             return inner
         message, _, place = _MISSING.sub(r"\1 is missing", str(error)).partition(" - at `$")
-        return ValueMistake((*keys, *re.findall(r"[\w-]+", place)), _EXPECTED.sub(_describe, message))
+        steps = [int(step) if step.isdecimal() else step for step in re.findall(r"[\w-]+", place)]
+        return ValueMistake((*keys, *steps), _EXPECTED.sub(_describe, message))
     return None
 
 
 def _find_inside(kind: Any, value: Any, keys: tuple[str | int, ...]) -> Iterator[ValueMistake | None]:
     """Yield the mistakes of the value's parts."""
-    parts = get_args(kind)
+    origin, parts = get_origin(kind), get_args(kind)
     if isinstance(value, Mapping) and (is_typeddict(kind) or hasattr(kind, "__struct_fields__")):
         types = get_type_hints(kind, include_extras=True)
         for key, part in value.items():
             if key in types:
                 yield find_mistake(types[key], part, (*keys, key))
-            elif kind.__struct_config__.forbid_unknown_fields:
+            elif not is_typeddict(kind) and kind.__struct_config__.forbid_unknown_fields:
                 yield ValueMistake((*keys, str(key)), "unknown key", suggest(str(key), kind.__struct_fields__))
-    elif isinstance(value, Mapping) and len(parts) == 2:
-        yield from [find_mistake(parts[1], part, (*keys, key)) for key, part in value.items()]
-    elif isinstance(value, (list, tuple)) and parts:
-        yield from [find_mistake(parts[0], part, (*keys, at)) for at, part in enumerate(value)]
-    elif get_origin(kind) is Literal:
-        yield ValueMistake(
-            keys, f"{value!r} is not allowed", suggest(str(value), [str(part) for part in parts if part != ""])
-        )
+    elif isinstance(value, Mapping) and isinstance(origin, type) and issubclass(origin, Mapping):
+        yield from (find_mistake(parts[1], part, (*keys, key)) for key, part in value.items())
+    elif isinstance(value, (list, tuple)) and isinstance(origin, type) and issubclass(origin, (Sequence, frozenset)):
+        yield from (find_mistake(parts[0], part, (*keys, at)) for at, part in enumerate(value))
+    elif origin is Literal:
+        allowed = [str(part) for part in parts if part != ""]
+        yield ValueMistake(keys, f"{value!r} is not allowed", suggest(str(value), allowed))
 
 
 def _without_none(kind: Any) -> Any:
