@@ -171,14 +171,15 @@ def test_definitions_of_tools_do_not_meet():
         "type": "object",
         "properties": {"n": {"$ref": "#/$defs/N"}},
         "$defs": {"N": {"type": "object", "properties": {"next": {"$ref": "#/$defs/N"}}}},
+        "shared": [{"$ref": "#/$defs/N"}],
     }
     schema = action_constraint((ToolDeclaration("f", schema=tree), ToolDeclaration("g", schema=tree)), "auto").schema
     assert {name: part["$defs"] for name, part in schema["$defs"].items()} == {
         owner: {"N": {"type": "object", "properties": {"next": {"$ref": f"#/$defs/{owner}/$defs/N"}}}}
         for owner in ("f", "g")
     }
-    validator = compile_schema(schema)
-    assert validator.validate({"action": {"tool": "g", "arguments": {"n": {"next": {}}}}})
+    assert all(schema["$defs"][owner]["shared"] == [{"$ref": f"#/$defs/{owner}/$defs/N"}] for owner in ("f", "g"))
+    assert compile_schema(schema).validate({"action": {"tool": "g", "arguments": {"n": {"next": {}}}}})
 
 
 PROSE = Plan(MODES["native"], JSON, in_prose=True)

@@ -154,7 +154,7 @@ async def execute_invoker(
 
 
 def check_on_error(on_error: str) -> None:
-    """Raise CallerError for an unknown word: a misspelled one would act as the default."""
+    """Raise CallerError for an unknown word: a misspelled one would act as "feedback"."""
     if on_error not in get_args(OnError):
         raise CallerError(f"no {on_error!r}", path="on_error", hint=f"there are {', '.join(get_args(OnError))}")
 

@@ -16,7 +16,7 @@ than it should, and that must not decide anything.
     asking        an ApprovalAnswered for each call that a person is asked about
     running       a ResultReady for each call of the reply
     checking      answer_check, after the text of a reply that would end the run
-        handing_over  go_on, of the loop of the next agent
+    handing_over  go_on, of the loop of the next agent
     ended         nothing
 
 An action leads from one state to the next, as in `_NEXT`. No event changes the state directly. The usual cycle is
@@ -30,7 +30,7 @@ breaks off in a call runs nothing. `_decide` asks these questions in order:
    are asked about others; the rest runs together. The driver also receives the calls that already have a result
    (`Execute.answered`), so that all results come in the order of the calls.
 2. Was the reply cut, filtered, or refused? Then the run ends with its text.
-3. Is the reply empty? Then the model is asked again, `MAX_EMPTY` times, or `MAX_THOUGHTS` times if it only thought.
+3. Is the reply empty? Then the model is asked again, up to `MAX_EMPTY` empty replies or `MAX_THOUGHTS` mere thoughts.
 4. Did the model invent a result, use none of the requested formats, or fail the output check? Then the model reads why
    and replies again, `Limits.output_retries` times.
 
@@ -96,9 +96,9 @@ _NEXT: Final[Mapping[tuple[State, type[Action]], State]] = {
 """The state after an action, by the state before it."""
 
 MAX_EMPTY = 2
-"""Maximum empty replies in a row; the next one ends the run."""
+"""Number of empty replies in a row that ends the run."""
 MAX_THOUGHTS = 4
-"""Maximum replies in a row with nothing but thoughts."""
+"""Number of replies in a row with only thoughts that ends the run."""
 
 AnswerAfter: TypeAlias = Literal["model", "results"]
 """When to ask for the last reply: when the model makes no more calls, or once its calls have results."""

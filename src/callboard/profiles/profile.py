@@ -149,7 +149,7 @@ class Profile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
     supports_system_role: bool = True
     """False puts the first instructions into a user message too."""
     requires_alternating_roles: bool = False
-    """True merges adjacent messages of one role, and puts a model's message between results and the user's text."""
+    """True merges adjacent user messages, puts one first, and puts a model's message between results and the next."""
     reasoning_history: ReasoningHistory = "all"
     """Past reasoning to send back to the model."""
     requires_reasoning_history: bool = False

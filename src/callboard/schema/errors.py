@@ -115,7 +115,7 @@ PYDANTIC: Final = {
     "unexpected_keyword_argument": EXTRA,
     "unexpected_positional_argument": EXTRA,
 }
-"""Messages for pydantic's error types that have no standard message."""
+"""Messages that replace pydantic's own, by its types of errors."""
 
 
 def wrong_type(names: Sequence[str]) -> str:

@@ -5,9 +5,9 @@ Law: a name under `properties` is a name, never a keyword. The contents of `enum
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeAlias
+from urllib.parse import unquote
 
 Schema: TypeAlias = Mapping[str, Any]
 Steps: TypeAlias = tuple[str | int, ...]
@@ -22,6 +22,8 @@ _ONE_OR_LIST = frozenset(
     }
 )  # fmt: skip
 _NAMED = frozenset({"$defs", "definitions", "dependencies", "dependentSchemas", "patternProperties", "properties"})
+_READ = _ONE_OR_LIST | _NAMED | {"const", "default", "enum", "examples"}
+"""Keywords whose contents are schemas or data. Others may contain schemas that only references lead to."""
 
 
 def inside(schema: Schema) -> Iterator[tuple[Steps, Any]]:
@@ -49,10 +51,11 @@ def every(schema: Any) -> Iterator[Schema]:
 
 
 def change_references(schema: Any, change: Callable[[str], str]) -> Any:
-    """Return the schema with each reference changed."""
+    """Return the schema with each reference changed, also in parts that only references lead to."""
     if not isinstance(schema, Mapping):
-        return schema
+        return [change_references(part, change) for part in schema] if isinstance(schema, list) else schema
     rebuilt = rebuild(schema, lambda part: change_references(part, change))
+    rebuilt |= {key: change_references(held, change) for key, held in schema.items() if key not in _READ}
     return {**rebuilt, "$ref": change(rebuilt["$ref"])} if isinstance(rebuilt.get("$ref"), str) else rebuilt
 
 
@@ -91,12 +94,7 @@ def pointer_steps(reference: str) -> list[str]:
         return []
     if not reference.startswith("#/"):
         raise LookupError(reference)
-
-    def unquote(match: re.Match[str]) -> str:
-        return bytes.fromhex(match[0].replace("%", "")).decode("utf-8", "replace")
-
-    text = re.sub(r"(?:%[0-9a-fA-F]{2})+", unquote, reference[2:])
-    return [step.replace("~1", "/").replace("~0", "~") for step in text.split("/")]
+    return [step.replace("~1", "/").replace("~0", "~") for step in unquote(reference[2:]).split("/")]
 
 
 def pointer(steps: Steps) -> str:

@@ -105,7 +105,7 @@ class Policy:
     def decide_path(self, invoker: Invoker, path: str) -> Decision:
         """Decide about a path that a call of this tool finds. Only rules with a pattern apply.
 
-        `path` is a path from `Places.aliases`, without links.
+        `path` is a path from `PathAliases.aliases`, without links.
         """
         rules = [rule for rule in reversed(self._rules) if rule.subject and rule.applies_to(invoker)]
         if not rules:
