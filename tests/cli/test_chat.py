@@ -206,10 +206,10 @@ async def test_without_a_terminal_lines_are_prompts_and_nothing_is_approved(plac
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
         )
-        out, err = await process.communicate(b"mend\\\nadd\n/nonsense\r\nhello")
+        out, err = await process.communicate(b"mend\\\n" * 2000 + b"add\n/nonsense\r\nhello")
         said = [request.body["messages"][-1]["content"] for request in backend.requests]
     assert (process.returncode, out.decode()) == (0, "A pity.\nHello.\n")
-    assert (said[0], said[-1]) == ("mend\nadd", "hello")
+    assert (said[0], said[-1]) == ("mend\n" * 2000 + "add", "hello")
     assert b"there is no terminal to ask: denied" in err
     assert (place / "calc.py").read_text() == CODE
 

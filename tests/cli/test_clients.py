@@ -178,8 +178,8 @@ def test_a_gateway_that_answers_needs_no_start(invoke):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--model", "m", "--gateway", "127.0.0.1:8282"], "--gateway: not a URL"),
-        (["--model", "m", "--backend", "llama"], "--backend: not a URL"),
+        (["--model", "m", "--gateway", "127.0.0.1:8282"], "--gateway: 127.0.0.1:8282 is not a URL"),
+        (["--model", "m", "--backend", "llama"], "--backend: llama is not a URL"),
         (["--gateway", "http://127.0.0.1:9/v1"], "no model is listed"),
     ],
 )

@@ -21,6 +21,7 @@ import msgspec
 import typer
 
 from callboard.cli.options import KEY_HINT, read_key, takes_options
+from callboard.cli.settings import check_value
 from callboard.configuration.edit_config import (
     list_replaced,
     read_config,
@@ -30,7 +31,7 @@ from callboard.configuration.edit_config import (
     set_toml_values,
 )
 from callboard.errors import CallerError, ProviderError
-from callboard.providers import Transport
+from callboard.providers.transport import Transport, check_url
 from callboard.servers.gateway.backend import Backend
 from callboard.servers.gateway.circuit_breaker import SharedCircuitBreaker
 from callboard.servers.gateway.settings import BackendSettings
@@ -265,8 +266,7 @@ def _configure(name: str, options: SetupOptions) -> None:
     client = CLIENTS[name]
     gateway = _normalize_url(options.gateway, "--gateway")
     backend = _normalize_url(options.backend, "--backend") if options.backend else ""
-    urls = [gateway, backend] if backend else [gateway]
-    models, is_running = _ask_servers(urls, options)
+    models, is_running = _ask_servers([gateway, backend] if backend else [gateway], options)
     client_options = ClientOptions(
         gateway=gateway,
         models=models,
@@ -288,10 +288,8 @@ def _configure(name: str, options: SetupOptions) -> None:
 
 
 def _normalize_url(url: str, option: str) -> str:
-    parts = urlsplit(url)
-    if parts.scheme not in {"http", "https"} or not parts.netloc:
-        raise CallerError("not a URL", path=option, hint="such as http://127.0.0.1:8080/v1")
-    return url.rstrip("/") + ("" if parts.path.strip("/") else "/v1")
+    check_value(option, url, check_url)
+    return url.rstrip("/") + ("" if urlsplit(url).path.strip("/") else "/v1")
 
 
 def _home(client: Client) -> Path:

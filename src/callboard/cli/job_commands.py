@@ -74,7 +74,7 @@ class JobOptions:
         bool,
         typer.Option(
             "--allow-weaker-sandbox",
-            help="Allow a sandbox that does not block every write outside; see `callboard doctor --sandbox`.",
+            help="Allow a sandbox that leaves some actions outside open; `callboard doctor --sandbox` lists them.",
         ),
     ] = False
     keep: Annotated[bool, typer.Option("--keep", help="Keep the job's working tree.")] = False
@@ -131,7 +131,7 @@ def review(
     options: JobOptions,
     prompt: Annotated[str, typer.Argument(help="The branch to review.", show_default=False)] = "",
     branch: SameAsOption = "",
-    base: Annotated[str, typer.Option(help="The base to compare with, at the merge base.", show_default="HEAD")] = "",
+    base: Annotated[str, typer.Option(help="Compare with this branch, from the merge base.", show_default="HEAD")] = "",
     pr: Annotated[int | None, typer.Option(min=1, help="A pull request to read.", show_default=False)] = None,
 ) -> None:
     """Review a branch: gather, security, quality, compile. Changes no files.

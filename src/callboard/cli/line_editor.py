@@ -86,8 +86,10 @@ class PipeEditor:
         self._reading: asyncio.Task[bytes] | None = None
 
     async def prompt(self, before: str) -> str:
-        line = await self._read_line()
-        return f"{line[:-1]}\n{await self.prompt(before)}" if line.endswith("\\") else line
+        lines = [await self._read_line()]
+        while lines[-1].endswith("\\"):
+            lines[-1:] = lines[-1][:-1], await self._read_line()
+        return "\n".join(lines)
 
     async def answer(self, question: str) -> str:
         raise EOFError

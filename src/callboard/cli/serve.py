@@ -184,9 +184,9 @@ class ServeOptions(BackendOptions):
         ),
     ] = ""
     agui: Annotated[list[str] | None, typer.Option(help=HELP, show_default=False)] = None
-    strict: Annotated[bool, typer.Option("--strict", help="Refuse requests that the backend cannot fully serve.")] = (
-        False
-    )
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Refuse requests that would lose a part on the way to the backend.")
+    ] = False
     compat_events: Annotated[
         bool, typer.Option("--compat-events", help="Also send events under their older names.")
     ] = False

@@ -13,8 +13,9 @@ from callboard.configuration import load_settings, user_file
 from callboard.configuration.edit_config import set_trusted
 from callboard.configuration.ownership import find_unsafe_owner
 from callboard.configuration.settings import FILE_NAME
+from callboard.configuration.toml import read_document
 from callboard.errors import CallerError
-from callboard.text.display import display
+from callboard.text.display import make_visible
 
 
 def trust(
@@ -42,8 +43,7 @@ def trust(
         raise CallerError(f"the directory has no {FILE_NAME}", path=str(project))
     if problem := find_unsafe_owner(path, trusted=True):
         raise CallerError(problem.reason, path=str(path), hint=problem.hint)
-    lines = [display(line) for line in path.read_text("utf-8", "replace").splitlines()]
-    typer.echo("\n".join([f"{path}:", "", *lines, ""]), err=True)
+    typer.echo(f"{path}:\n\n{make_visible(read_document(path, CallerError).text)}", err=True)
     if not yes:
         if not sys.stdin.isatty():
             raise CallerError("there is no terminal to confirm on", path="--yes", hint="read the file, then add --yes")

@@ -235,7 +235,7 @@ class ReplyBlock:
         return piece
 
     def is_whole(self) -> bool:
-        """Return True if the block ends when another block starts."""
+        """Return True if the block ends when another block starts. A call's input is parsed only once."""
         if self.ended or self.kind != "tool_use":
             return True
         if self.parsed:
