@@ -25,18 +25,18 @@ NOW = datetime(2026, 1, 1, tzinfo=UTC)
 @pytest.fixture
 def database(url):
     with Database.open(url) as database:
-        job = DurableJob(id="a", kind="test", created_at=NOW, updated_at=NOW)
-        database.run_blocking(lambda connection: enqueue(connection, job))
+        jobs = [DurableJob(id=name, kind="test", created_at=NOW, updated_at=NOW) for name in "ab"]
+        database.run_blocking(lambda connection: [enqueue(connection, job) for job in jobs])
         statement = update(segments).values(executor="me", lease_until=0)
         database.run_blocking(lambda connection: connection.execute(statement))
         yield database
 
 
 @contextmanager
-def take_lease(database, on_write=lambda: None, count_running=lambda: 1):
+def take_lease(database, on_write=lambda: None, read_running=lambda: {("a", 1)}):
     """Take a lease. Return it with the reasons for its loss."""
     losses, lost = [], threading.Event()
-    lease = Lease(database, "me", on_write, count_running, lambda why: (losses.append(why), lost.set()))
+    lease = Lease(database, "me", on_write, read_running, lambda why: (losses.append(why), lost.set()))
     try:
         yield losses, lost
     finally:
@@ -90,16 +90,16 @@ def test_a_lease_that_cannot_be_renewed_is_lost(database, monkeypatch):
 
 
 def stand_still():
-    """Count one segment, after longer than the lease of these tests."""
+    """Return one of two claimed segments, after longer than the lease of these tests."""
     time.sleep(0.1)
-    return 1
+    return {("a", 1)}
 
 
 def test_a_process_that_stood_still_ends_if_another_has_its_segment(database, monkeypatch):
-    statement = update(segments).values(executor="other")
+    statement = update(segments).where(segments.c.job == "a").values(executor="other")
     database.run_blocking(lambda connection: connection.execute(statement))
     monkeypatch.setattr(lease_module, "LEASE_SECONDS", 0.05)
-    with take_lease(database, count_running=stand_still) as (losses, lost):
+    with take_lease(database, read_running=stand_still) as (losses, lost):
         assert lost.wait(PATIENCE)
     assert losses[0].startswith("it stood still for ")
 
@@ -107,7 +107,7 @@ def test_a_process_that_stood_still_ends_if_another_has_its_segment(database, mo
 def test_a_process_that_stood_still_continues_if_its_segments_are_its_own(database, monkeypatch):
     """Loading a model may hold Python's lock for longer than the lease."""
     monkeypatch.setattr(lease_module, "LEASE_SECONDS", 0.05)
-    with take_lease(database, count_running=stand_still) as (losses, _):
+    with take_lease(database, read_running=stand_still) as (losses, _):
         wait_for(lambda: (first := read_end(database)) and read_end(database) > first)
     assert losses == []
 

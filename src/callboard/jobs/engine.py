@@ -97,7 +97,7 @@ class DatabaseEngine(Engine):
         self.database.check_health(forget=True)
         self.executor = str(uuid4())
         self._is_closed = False
-        self._lease = Lease(self.database, self.executor, self.wake, lambda: len(self._running), on_loss)
+        self._lease = Lease(self.database, self.executor, self.wake, lambda: set(self._running), on_loss)
 
     def wake(self) -> None:
         if not self._is_closed:

@@ -51,8 +51,8 @@ class _Line(Protocol):
     def wait(self) -> bool:
         """Wait for a moment. Return whether something was written meanwhile."""
 
-    def renew(self) -> int:
-        """Extend the lease of all segments of the executor. Return their number."""
+    def renew(self) -> set[tuple[str, int]]:
+        """Extend the lease of all segments of the executor. Return these segments."""
 
     def close(self) -> None: ...
 
@@ -64,7 +64,7 @@ class Lease:
         database: The database of the jobs.
         executor: Id of this process for claims.
         on_write: Called in the thread after each write, and once a second.
-        count_running: Returns the number of segments that run in this process.
+        read_running: Returns the segments that run in this process.
         on_loss: Called in the thread, with the reason, if the lease is lost. By default the process ends.
     """
 
@@ -73,10 +73,10 @@ class Lease:
         database: Database,
         executor: str,
         on_write: Callable[[], None],
-        count_running: Callable[[], int],
+        read_running: Callable[[], set[tuple[str, int]]],
         on_loss: Callable[[str], None] | None = None,
     ) -> None:
-        self._count_running = count_running
+        self._read_running = read_running
         self._database = database
         self._executor = executor
         self._on_write = on_write
@@ -94,7 +94,7 @@ class Lease:
     def _watch(self) -> None:
         line: _Line | None = None
         renewed = looked = time.monotonic()
-        why, running = "", 0
+        why, running = "", set[tuple[str, int]]()
         while not self._closing.is_set():
             now = time.monotonic()
             if now - renewed > LEASE_SECONDS:
@@ -109,7 +109,7 @@ class Lease:
                 if now - renewed > LEASE_SECONDS / 4:
                     line.renew()
                     renewed, why = now, ""
-                running = self._count_running()
+                running = self._read_running()
                 wrote = line.wait()
             except Exception as error:  # noqa: BLE001  # the database is away; it is tried again until the time has passed
                 why = f"{str(error).strip().partition(chr(10))[0]}; the database was away"
@@ -126,10 +126,10 @@ class Lease:
             with suppress(Exception):
                 line.close()
 
-    def _is_still_ours(self, line: _Line, running: int) -> bool:
+    def _is_still_ours(self, line: _Line, running: set[tuple[str, int]]) -> bool:
         """Renew an expired lease. Return False if another process may have one of the segments that were running."""
         with suppress(Exception):  # the database is away
-            return line.renew() >= max(running, self._count_running())
+            return running | self._read_running() <= line.renew()
         return False
 
 
@@ -153,8 +153,8 @@ class _FileLine:
         before, self._version = self._version, version
         return bool(before != version)
 
-    def renew(self) -> int:
-        return self._connection.execute(self._renewal).rowcount
+    def renew(self) -> set[tuple[str, int]]:
+        return {(job, segment) for job, segment in self._connection.execute(self._renewal)}
 
     def close(self) -> None:
         self._connection.close()
@@ -175,8 +175,8 @@ class _SessionLine:
     def wait(self) -> bool:
         return bool(list(self._connection.notifies(timeout=min(_WAIT_SECONDS, LEASE_SECONDS / 8), stop_after=1)))
 
-    def renew(self) -> int:
-        return self._connection.execute(self._renewal).rowcount
+    def renew(self) -> set[tuple[str, int]]:
+        return {(job, segment) for job, segment in self._connection.execute(self._renewal)}
 
     def close(self) -> None:
         self._connection.close()

@@ -247,8 +247,8 @@ def has_lease(dialect: str) -> sa.ColumnElement[bool]:
 
 
 def lease_renewal(dialect: sa.Dialect, executor: str, seconds: float) -> str:
-    """Return the statement that renews the leases of an executor for so many seconds."""
-    statement = sa.update(segments).where(segments.c.executor == executor)
+    """Return the statement that renews the leases of an executor for so many seconds, and returns their segments."""
+    statement = sa.update(segments).where(segments.c.executor == executor).returning(*segments.primary_key)
     renewed = statement.values(lease_until=clock(dialect.name) + int(seconds * 1000))
     return str(renewed.compile(dialect=dialect, compile_kwargs={"literal_binds": True}))
 
