@@ -1,3 +1,4 @@
+import os
 import subprocess
 
 import pytest
@@ -113,3 +114,12 @@ def test_what_is_said_last_cannot_be_written(callboard):
     with open("/dev/full", "wb") as full:  # noqa: PTH123  # a device
         ended = subprocess.run([*callboard.command, "dialects"], stdout=full, stderr=subprocess.PIPE, check=False)
     assert (ended.returncode, ended.stderr) == (1, b"callboard: No space left on device\n")
+
+
+@pytest.mark.parametrize("arguments", [["dialects"], ["explain", "nowhere.json"]], ids=["output", "errors"])
+def test_a_terminal_that_has_gone(callboard, arguments):
+    master, slave = os.openpty()
+    os.close(master)
+    with open(slave, "wb") as terminal:  # noqa: PTH123  # a device
+        ended = subprocess.run([*callboard.command, *arguments], stdout=terminal, stderr=terminal, check=False)
+    assert ended.returncode == 130

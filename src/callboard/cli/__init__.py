@@ -6,6 +6,7 @@ an option (wrong usage), else with 1.
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from io import TextIOWrapper
@@ -130,6 +131,7 @@ def main() -> None:
         finally:
             # A failure to write is reported here, not by the interpreter at its exit.
             sys.stdout.flush()
+            sys.stderr.flush()
     except CallboardError as error:
         _end(str(error), 2 if error.path.startswith("--") else 1)
     except ModuleNotFoundError as error:
@@ -144,6 +146,8 @@ def main() -> None:
     except OSError as error:
         # A full disk, a folder without permission: no bug, so no traceback.
         _forget_output()
+        if error.errno == errno.EIO and not error.filename:
+            sys.exit(130)  # the terminal is gone, which is an end like ctrl-C
         place = f"{error.filename}: " if error.filename else ""
         _end(f"{place}{error.strerror or error}", 1)
 
@@ -168,7 +172,8 @@ def _prepare_streams() -> None:
 
 def _forget_output() -> None:
     """Drop output that could not be written, else Python tries again at exit, and complains."""
-    try:
-        sys.stdout.flush()
-    except OSError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except OSError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
