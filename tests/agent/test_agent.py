@@ -393,7 +393,7 @@ def elsewhere(backend):
 
     thread = threading.Thread(target=asyncio.run, args=(serve(),))
     thread.start()
-    loop = started.get(timeout=30)
+    loop = started.get(timeout=120)
     try:
         yield
     finally:

@@ -142,7 +142,7 @@ def shell(data, write):
                 child = await asyncio.create_subprocess_shell(
                     line.replace("CALLBOARD", command), stdout=subprocess.PIPE, stderr=subprocess.PIPE
                 )
-                async with asyncio.timeout(30):
+                async with asyncio.timeout(120):
                     out, err = await child.communicate()
                 return child.returncode, out.decode(), err.decode()
 

@@ -23,7 +23,7 @@ from callboard.servers.board.login import Login
 HERE = Path(__file__).parent
 PICTURES = HERE.parents[1] / "docs/pictures"
 CREW = f"{HERE / 'crew.py'}:clerk"
-PATIENCE = 15_000
+PATIENCE = 60_000
 """Milliseconds that a test waits for what it expects to see."""
 
 expect.set_options(timeout=PATIENCE)
@@ -55,7 +55,7 @@ class Program:
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGINT)
         try:
-            return self.process.communicate(timeout=20)
+            return self.process.communicate(timeout=60)
         except subprocess.TimeoutExpired:
             self.process.kill()
             raise

@@ -54,7 +54,7 @@ async def test_a_full_disk_ends_the_command_and_not_the_job(tmp_path, case):
     with FullDatabase.open(f"sqlite:///{tmp_path / 'jobs.db'}") as database:
         store = DurableStore(database)
         with pytest.raises(DatabaseUnavailable, match="its disk is full"):
-            async with asyncio.timeout(30) as limit:
+            async with asyncio.timeout(120) as limit:
                 await run_job(store, tmp_path, case)
         assert not limit.expired()
         assert [each.state for each in await store.list()] == ["running"]

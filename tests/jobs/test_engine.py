@@ -19,7 +19,7 @@ from callboard.jobs.store import DurableStore
 from callboard.jobs.worker import EmbeddedWorker, Worker
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
-PATIENCE = 30
+PATIENCE = 120
 
 
 def make_job(identifier, **fields):

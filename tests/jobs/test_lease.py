@@ -18,7 +18,7 @@ from callboard.jobs.job import DurableJob
 from callboard.jobs.lease import EXIT_STATUS, Lease
 from callboard.jobs.tables import segments
 
-PATIENCE = 30
+PATIENCE = 120
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 

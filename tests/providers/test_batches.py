@@ -64,7 +64,7 @@ async def model_at(url, wire, mode):
     root = url.removesuffix("/v1") if wire == "messages" else url
     model = HttpModel(resolution, make_plan(resolution, mode), Transport(retries=0), base_url=root, reuse_sources=False)
     try:
-        async with asyncio.timeout(30):  # against a test that hangs, not part of what it asserts
+        async with asyncio.timeout(120):  # against a test that hangs, not part of what it asserts
             yield model
     finally:
         await model.aclose()

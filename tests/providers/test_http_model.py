@@ -45,7 +45,7 @@ async def model_at(url, *, mode="", profile=None, tell=None, **options):
     transport = Transport(**({"sleep": Naps(), "jitter": lambda: 0.0} | options))
     model = HttpModel(resolution, make_plan(resolution, mode), transport, base_url=url, api_key="secret", tell=tell)
     try:
-        async with asyncio.timeout(30):  # against a test that hangs, not part of what it asserts
+        async with asyncio.timeout(120):  # against a test that hangs, not part of what it asserts
             yield model
     finally:
         await model.aclose()

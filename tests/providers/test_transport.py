@@ -36,7 +36,7 @@ async def transport_of(**options):
     defaults = {"sleep": naps, "jitter": lambda: 0.0, "clock": lambda: datetime(2026, 1, 1, tzinfo=UTC)}
     transport = Transport(**(defaults | options))
     try:
-        async with asyncio.timeout(30):  # against a test that hangs, not part of what it asserts
+        async with asyncio.timeout(120):  # against a test that hangs, not part of what it asserts
             yield transport, naps
     finally:
         await transport.aclose()

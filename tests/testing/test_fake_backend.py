@@ -36,7 +36,7 @@ ASKING = {"model": "m", "messages": [{"role": "user", "content": "weather in Osl
 @asynccontextmanager
 async def serving(replies, **options):
     async with FakeBackend(replies, **options) as backend, aiohttp.ClientSession(base_url=f"{backend.url}/") as http:
-        async with asyncio.timeout(30):  # against a test that hangs, not part of what it asserts
+        async with asyncio.timeout(120):  # against a test that hangs, not part of what it asserts
             yield backend, http
 
 
@@ -48,7 +48,7 @@ async def openai_of(replies, **options):
         FakeBackend(replies, **options) as backend,
         openai.AsyncOpenAI(base_url=backend.url, api_key="none", max_retries=0) as client,
     ):
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(120):
             yield backend, client
 
 

@@ -87,7 +87,7 @@ def cancel(repo, pid, arguments, **options):
         while not task.done() and not pid.exists():  # noqa: ASYNC110  # for another process
             await asyncio.sleep(0.01)
         assert task.cancel()
-        await asyncio.wait([task], timeout=30)
+        await asyncio.wait([task], timeout=120)
         assert task.cancelled()
 
     asyncio.run(cancelled())

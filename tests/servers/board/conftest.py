@@ -139,7 +139,7 @@ async def _follow(app, cookies, path, holds, during, headers):  # noqa: PLR0917 
     tasks = []
     serving = asyncio.ensure_future(app(scope, receive, send))
     try:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(120):
             await asyncio.wait({serving})
     finally:
         serving.cancel()

@@ -107,7 +107,7 @@ def test_processes_that_begin_at_once_have_one_secret(tmp_path):
     processes = [context.Process(target=make_and_report, args=arguments) for _ in range(4)]
     for each in processes:
         each.start()
-    names = {results.get(timeout=30) for _ in processes}
+    names = {results.get(timeout=120) for _ in processes}
     for each in processes:
         each.join()
     assert len(names) == 1
