@@ -12,9 +12,11 @@ import os
 import sys
 import tempfile
 import time
-from asyncio.subprocess import DEVNULL, PIPE
+from asyncio.subprocess import DEVNULL
 from pathlib import Path
+from unittest import mock
 
+from callboard.cli.durable_store import open_store
 from callboard.core import ArgumentsPiece, InvocationEnded, InvocationStarted, ReplyEnded, ReplyStarted
 from callboard.testing import FakeBackend
 
@@ -80,16 +82,18 @@ async def cancelled(place: Path) -> tuple[float, float]:
             if job.returncode is not None:
                 sys.exit("the job ended before it was cancelled")
             await asyncio.sleep(0.01)
-        began = time.perf_counter()
-        cancel = [str(Path(sys.executable).with_name("callboard")), "jobs", "cancel", "2"]
-        ending = await asyncio.create_subprocess_exec(*cancel, cwd=repository, env=environment, stdout=PIPE)
-        while sleepers():  # noqa: ASYNC110  # of other processes
-            await asyncio.sleep(0.001)
-        gone = time.perf_counter()
-        said, _ = await ending.communicate()
-        if b": cancelled" not in said:
-            sys.exit(f"the job is not cancelled: {said.decode()}")
-        done = time.perf_counter()
+        with mock.patch.dict(os.environ, places), open_store() as store:
+            (summary,) = await store.list()
+            began = time.perf_counter()
+            await store.request_cancel(summary.id)
+            while sleepers():  # noqa: ASYNC110  # of other processes
+                await asyncio.sleep(0.001)
+            gone = time.perf_counter()
+            while not (ended := await store.get(summary.id)).has_ended:  # noqa: ASYNC110  # as above
+                await asyncio.sleep(0.001)
+            done = time.perf_counter()
+        if ended.state != "cancelled":
+            sys.exit(f"the job is {ended.state}")
         await job.wait()
     return (gone - began) * 1e3, (done - began) * 1e3
 
