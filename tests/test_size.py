@@ -8,10 +8,10 @@ from pathlib import Path
 
 PACKAGE = Path(__file__).parents[1] / "src/callboard"
 BUDGETS = {
-    "servers": 15_392,
+    "servers": 15_418,
     "coding": 12_727,
     "wires": 9_005,
-    "cli": 7_588,
+    "cli": 7_593,
     "jobs": 6_597,
     "dialects": 6_248,
     "mcp": 3_775,
@@ -20,7 +20,7 @@ BUDGETS = {
     "evaluation": 2_770,
     "agent": 2_422,
     "tools": 2_338,
-    "schema": 1_971,
+    "schema": 1_969,
     "modes": 1_953,
     "configuration": 1_905,
     "loop": 1_818,
@@ -36,7 +36,7 @@ BUDGETS = {
 }
 """Lines of each room, and of the modules beside the rooms ("root")."""
 FILES = 492
-TEST_LINES = 89_561
+TEST_LINES = 89_602
 
 
 def count_lines(folder):

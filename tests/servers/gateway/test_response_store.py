@@ -168,6 +168,34 @@ async def test_cleaning_is_seldom(database):
         assert len(said) == 60
 
 
+async def test_a_cleanup_deletes_in_batches_and_later_saves_continue_it(database, monkeypatch):
+    """A statement that deleted all old replies could run into the time limit, each time again."""
+    monkeypatch.setattr(response_store, "_BATCH", 10)
+    monkeypatch.setattr(response_store, "_CLEAN_SECONDS", -1.0)
+    async with opened(database, age=1e9, size=10_000, clock=lambda: 1000.0) as store:
+        row = {"owner": "", "previous": "", "size": 1000, "body": b"", "input": b""}
+        with store._engine.connect() as connection:
+            for number in range(60):
+                expires = 1.0 if number < 30 else 1e12
+                times = {"id": f"old_{number:02}", "created": float(number), "expires": expires}
+                connection.execute(response_store.INSERT, {**row, **times})
+            counts = []
+            for number in range(6):
+                assert await store.save(stored_response(f"new_{number}"))
+                counts.append(connection.exec_driver_sql("SELECT count(*) FROM callboard_replies").scalar())
+        assert await store.find("old_59", "") is not None
+    assert counts == [41, 22, 13, 13, 14, 15]  # at most ten that expired and ten of the oldest with each save
+
+
+async def test_a_cleanup_that_fails_fails_no_save(database, monkeypatch, caplog):
+    async with opened(database) as store:
+        monkeypatch.setattr(response_store, "DELETE_EXPIRED", text("DELETE FROM no_such_table WHERE :now > :batch"))
+        assert await store.save(stored_response("resp_1"))
+        assert await store.find("resp_1", "") is not None
+    assert "old replies could not be deleted" in caplog.text
+    assert "no_such_table" in caplog.text
+
+
 async def test_two_writers_on_one_database_lose_nothing(database):
     async with opened(database) as one, opened(database) as other:
         await asyncio.gather(

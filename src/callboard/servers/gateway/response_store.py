@@ -2,7 +2,7 @@
 
 Laws: one owner never sees another's response; a conversation is read with one query; every process can read a saved
 response at once. Work per write is constant, except for a cleanup now and then. Its cost is spread over the bytes
-written since the last one.
+written since the last one. A cleanup that fails or takes long fails no save, and a later save continues it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from sqlalchemy import Connection, Engine, bindparam, create_engine, event, text
+from sqlalchemy import Connection, Engine, TextClause, bindparam, create_engine, event, text
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
@@ -32,6 +32,10 @@ _CLEAN_PART = 16
 """A cleanup is due when one part in this many of the size was written, and frees as much."""
 _BETWEEN = 60.0
 """Maximum seconds between two cleanups, if anything is written."""
+_BATCH = 100
+"""Maximum replies that one statement deletes, so that it ends within the database's time limit."""
+_CLEAN_SECONDS = 2.0
+"""Seconds after which a cleanup leaves the rest to the next save."""
 _SQLITE = (
     "PRAGMA busy_timeout = 10000",  # milliseconds to wait for another process's write
     "PRAGMA journal_mode = WAL",
@@ -92,15 +96,22 @@ FIND = text(
     "SELECT id, previous, body, input FROM callboard_replies WHERE id = :id AND owner = :owner AND expires > :now"
 )
 DELETE = text("DELETE FROM callboard_replies WHERE id = :id AND owner = :owner AND expires > :now")
-DELETE_EXPIRED = text("DELETE FROM callboard_replies WHERE expires <= :now")
-DELETE_OLDEST = text("""
+DELETE_EXPIRED = text("""
     DELETE FROM callboard_replies WHERE id IN (
-        SELECT id FROM (
-            SELECT id, sum(size) OVER (ORDER BY created DESC, id DESC) AS total FROM callboard_replies
-        ) AS summed WHERE total > :most
+        SELECT id FROM callboard_replies WHERE expires <= :now ORDER BY expires LIMIT :batch
     )
 """)
-"""Keeps the newest responses, up to `most` bytes in total."""
+FIND_EXCESS = text("""
+    SELECT created, id FROM (
+        SELECT created, id, sum(size) OVER (ORDER BY created DESC, id DESC) AS total FROM callboard_replies
+    ) AS summed WHERE total > :most ORDER BY created DESC, id DESC LIMIT 1
+""")
+"""Finds the newest reply that is too much, if the newest replies have up to `most` bytes in total."""
+DELETE_OLDEST = text("""
+    DELETE FROM callboard_replies WHERE id IN (
+        SELECT id FROM callboard_replies WHERE (created, id) <= (:created, :id) ORDER BY created, id LIMIT :batch
+    )
+""")
 CONVERSATION = text("""
     WITH RECURSIVE chain (id, previous, depth, total) AS (
         SELECT id, previous, 0, size FROM callboard_replies WHERE id = :id AND owner = :owner AND expires > :now
@@ -195,12 +206,27 @@ class ResponseStore:
             self._written += response.size
             connection.execute(INSERT, row)
             if self._written >= self._clean_after_bytes or now - self._cleaned >= self._clean_after_seconds:
-                connection.execute(DELETE_EXPIRED, {"now": now})
-                connection.execute(DELETE_OLDEST, {"most": self._max_size})
-                self._written, self._cleaned = 0, now
+                self._clean(connection, now)
 
         await self._ask(write, self._writer)
         return True
+
+    def _clean(self, connection: Connection, now: float) -> None:
+        self._written, self._cleaned = 0, now
+        end = time.monotonic() + _CLEAN_SECONDS
+
+        def delete(statement: TextClause, **which: Any) -> None:
+            while connection.execute(statement, {**which, "batch": _BATCH}).rowcount == _BATCH:
+                if time.monotonic() > end:
+                    self._cleaned = 0.0
+                    return
+
+        try:
+            delete(DELETE_EXPIRED, now=now)
+            if (excess := connection.execute(FIND_EXCESS, {"most": self._max_size}).first()) is not None:
+                delete(DELETE_OLDEST, created=excess.created, id=excess.id)
+        except SQLAlchemyError as error:
+            log.warning("old replies could not be deleted: %s", self._without_password(_first_line(error)))
 
     async def find(self, identifier: str, owner: str) -> StoredResponse | None:
         """Return the reply, if it belongs to this owner."""
