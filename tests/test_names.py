@@ -2,16 +2,15 @@
 
 import ast
 from collections import defaultdict
-from functools import cache
 from pathlib import Path
+
+from tests.test_prose import read_module, statements
 
 PACKAGE = Path(__file__).parents[1] / "src/callboard"
 
 
-@cache
 def modules():
-    """The modules by their paths, parsed once and only where these tests run."""
-    return {path.relative_to(PACKAGE).as_posix(): ast.parse(path.read_text("utf-8")) for path in PACKAGE.rglob("*.py")}
+    return {path.relative_to(PACKAGE).as_posix(): read_module(path) for path in PACKAGE.rglob("*.py")}
 
 
 PARTICIPLES = """
@@ -49,7 +48,7 @@ def test_functions_are_verbs():
     assert [
         f"{path}:{node.lineno} {node.name}"
         for path, tree in modules().items()
-        for node in ast.walk(tree)
+        for node in statements(tree)
         if isinstance(node, functions) and is_participle(node)
     ] == []
 
@@ -67,7 +66,7 @@ def test_the_name_of_a_class_means_one_thing():
     """The codecs of the wires have the same names on purpose."""
     places = defaultdict(list)
     for path, tree in modules().items():
-        for node in ast.walk(tree):
+        for node in statements(tree):
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_") and not path.startswith("wires/"):
                 places[node.name].append(path)
     assert {name: paths for name, paths in places.items() if len(paths) > 1} == {}

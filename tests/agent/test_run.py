@@ -332,7 +332,7 @@ def test_what_was_wrong_beside_a_failure_that_ends_the_run_is_an_alert_too():
 def test_an_abandoned_thread_is_told_of():
     release = threading.Event()
 
-    @tool(timeout=0.01)
+    @tool(timeout=0.5)
     def wait() -> None:
         """Wait for the test."""
         release.wait()
@@ -341,7 +341,7 @@ def test_an_abandoned_thread_is_told_of():
         events, result, _ = follow([Call("wait"), "It takes too long."], (wait,))
     finally:
         release.set()
-    left = core.Note("alert", "wait did not return within 0.01 s; its thread was left running")
+    left = core.Note("alert", "wait did not return within 0.5 s; its thread was left running")
     assert [each for each in events if isinstance(each, core.Note)] == [left]
     assert results(result.canisters)[0].error.category == "timeout"
     assert result.state == "completed"

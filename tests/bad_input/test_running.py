@@ -74,10 +74,10 @@ def test_a_keyboard_interrupt_in_the_event_loop_is_ctrl_c(spawn, script):
 )
 def test_a_tool_that_hangs(spawn, script, form, body):
     """Its thread does not keep the process."""
-    seen = spawn([script(), "Done."], tools=form.format(options="(timeout=0.05)", body=body))
+    seen = spawn([script(), "Done."], tools=form.format(options="(timeout=0.5)", body=body))
     assert (seen.code, seen.out, seen.paired) == (0, "Done.\n", True)
-    note = ["note (alert): act did not return within 0.05 s; its thread was left running"] if form is SYNC else []
-    assert seen.lines == ["-> act()", *note, "<- Error: Tool execution timed out. It had 0.05 s."]
+    note = ["note (alert): act did not return within 0.5 s; its thread was left running"] if form is SYNC else []
+    assert seen.lines == ["-> act()", *note, "<- Error: Tool execution timed out. It had 0.5 s."]
 
 
 @pytest.mark.parametrize(

@@ -227,11 +227,11 @@ def test_the_thread_of_a_blocking_tool_that_takes_too_long_is_left_alone():
         release.wait()
 
     try:
-        result = execute(in_ensemble(wait, timeout=0.01), tell=told.append)
+        result = execute(in_ensemble(wait, timeout=0.5), tell=told.append)
     finally:
         release.set()
-    assert result.error == ToolError("timeout", "Tool execution timed out. It had 0.01 s.")
-    assert told == ["wait did not return within 0.01 s; its thread was left running"]
+    assert result.error == ToolError("timeout", "Tool execution timed out. It had 0.5 s.")
+    assert told == ["wait did not return within 0.5 s; its thread was left running"]
 
 
 @table(
@@ -420,18 +420,18 @@ async def test_a_blocking_tool_that_found_no_thread_is_told_apart(monkeypatch):
 
     told = []
     results = [
-        await run_invoker(in_ensemble(stuck), {}, timeout=0.05, tell=told.append),
-        await run_invoker(in_ensemble(stuck), {}, timeout=0.05, tell=told.append),
+        await run_invoker(in_ensemble(stuck), {}, timeout=0.5, tell=told.append),
+        await run_invoker(in_ensemble(stuck), {}, timeout=0.5, tell=told.append),
     ]
     ends.set()
     messages = [each.error.message for each in results]
     assert messages == [
-        "Tool execution timed out. It had 0.05 s.",
-        "Tool execution timed out. No thread was free within 0.05 s: tools that did not return hold all 1.",
+        "Tool execution timed out. It had 0.5 s.",
+        "Tool execution timed out. No thread was free within 0.5 s: tools that did not return hold all 1.",
     ]
     assert told == [
-        "stuck did not return within 0.05 s; its thread was left running",
-        "stuck was not begun, for no thread was free",
+        "stuck did not return within 0.5 s; its thread was left running",
+        "stuck did not start, because no thread was free",
     ]
 
 

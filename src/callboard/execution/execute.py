@@ -329,7 +329,7 @@ async def _on_thread(call: Callable[[], Awaitable[Any]], seconds: float) -> Any:
             raise
         if not begun:
             message = f"No thread was free within {seconds:g} s: tools that did not return hold all {_threads.limit}."
-            raise _OutOfTime(message, "was not begun, for no thread was free") from error
+            raise _OutOfTime(message, "did not start, because no thread was free") from error
         still_running = f"did not return within {seconds:g} s; its thread was left running"
         raise _OutOfTime(f"It had {seconds:g} s.", still_running) from error
 
