@@ -68,7 +68,11 @@ def test_without_arguments_there_is_help(invoke):
         (["run", "Hi", *AT, "--fork", "a@b"], 2, "--fork a@b: the round must be a number"),
         (["run", "Hi", "--model", "m", "--base-url", "127.0.0.1:1/v1"], 2, f"{URL}did you mean http://127.0.0.1:1/v1?"),
         (["chat", "--model", "m", "--base-url", "127.0.0.1:1/v1"], 2, f"{URL}did you mean http://127.0.0.1:1/v1?"),
-        (["codex", "--gateway", "here"], 2, "--gateway: here is not a URL that a provider can be asked at; did you mean http://here?"),
+        (
+            ["codex", "--gateway", "here"],
+            2,
+            "--gateway: here is not a URL that a provider can be asked at; did you mean http://here?",
+        ),
     ],
 )
 def test_a_mistake_is_one_line_and_wrong_usage_is_two(typed, tmp_path, arguments, code, line):
