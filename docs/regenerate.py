@@ -1,6 +1,7 @@
 # ruff: noqa: INP001, T201  # a script: no package, and it prints
 """Writes what the code knows into the pages, between their markers: into cli.md the `--help` of every command, into
-dialects.md the catalogue, into dialect_rules.md the table of quotations, into coding_phases.md the phases of the agents.
+dialects.md the catalogue, into dialect_rules.md the table of quotations, into coding_phases.md the phases of the agents,
+into configuration_keys.md the keys of the settings.
 
 `python docs/regenerate.py` writes; with `--check` it only says what is not current, and exits with 1.
 """
@@ -14,6 +15,9 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
+from msgspec import inspect
+
 HERE = Path(__file__).parent
 BLOCK = re.compile(r"(<!-- help: (?P<command>[a-z ]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 CATALOGUE = re.compile(r"(<!-- dialects -->\n).*?(<!-- end -->)", re.DOTALL)
@@ -21,6 +25,7 @@ QUOTATIONS = re.compile(r"(<!-- quotations -->\n).*?(<!-- end -->)", re.DOTALL)
 VECTORS = HERE.parent / "tests/vectors/dialects"
 PHASES = re.compile(r"(<!-- phases: (?P<form>\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 GROUPS = re.compile(r"(<!-- groups -->\n).*?(<!-- end -->)", re.DOTALL)
+KEYS = re.compile(r"(<!-- keys: (?P<table>\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 SUMMARY = re.compile(r"(?P<call>.*?)(?: \((?P<whose>[^()]*)\))?")
 
 
@@ -157,11 +162,99 @@ def _listed(names: Iterable[str]) -> str:
     return ", ".join([f"`{name}`" for name in names])
 
 
+def with_keys(page: str) -> str:
+    """The page with a row for each key of the settings."""
+    from callboard.configuration.coding import CodingSettings  # noqa: PLC0415  # not before the environment is set
+    from callboard.configuration.jobs import JobSettings  # noqa: PLC0415
+    from callboard.configuration.settings import KEYS as SETTINGS  # noqa: PLC0415
+    from callboard.configuration.settings import Permissions  # noqa: PLC0415
+    from callboard.mcp.settings import ServerSettings  # noqa: PLC0415
+    from callboard.profiles import Prices, Profile  # noqa: PLC0415
+    from callboard.servers.gateway.settings import GatewaySettings  # noqa: PLC0415
+    from callboard.telemetry.turn_on import TelemetrySettings  # noqa: PLC0415
+    from callboard.tools import descriptors  # noqa: PLC0415
+
+    kinds = {
+        "permissions": Permissions,
+        "prices": Prices,
+        "mcp": ServerSettings,
+        "coding": CodingSettings,
+        "jobs": JobSettings,
+        "telemetry": TelemetrySettings,
+        "profiles": Profile,
+        "gateway": GatewaySettings,
+    }
+    rows = {name: list(key_rows(kind)) for name, kind in kinds.items()}
+    del rows["mcp"][0]  # its name is the table's
+    rows["top"] = [_key_row(key.name, key.kind, key.default) for key in SETTINGS if key.name not in kinds]
+    tables = {
+        "[ensemble]": descriptors.ENSEMBLE_KEYS,
+        "[defaults]": descriptors.Defaults.__struct_fields__,
+        "[[invokers]]": (*descriptors.INVOKER_KEYS, "source"),
+    }
+    ensembles = [f"| `{table}` | {_listed(keys)} |\n" for table, keys in tables.items()]
+
+    def fill(found: re.Match[str]) -> str:
+        if found["table"] == "ensembles":
+            return "".join([found[1], "| table | keys |\n| --- | --- |\n", *ensembles, found[3]])
+        return "".join([found[1], "| key | type | default |\n| --- | --- | --- |\n", *rows[found["table"]], found[3]])
+
+    return KEYS.sub(fill, page)
+
+
+def key_rows(kind: Any, begin: str = "") -> Iterator[str]:
+    """A row for each field of a struct, and of the structs in it."""
+    for field in msgspec.structs.fields(kind):
+        name, info = f"{begin}{field.name}", inspect.type_info(field.type)
+        within = {"value_type": ".NAME.", "item_type": "[].", "cls": "."}
+        for part, mark in within.items():
+            inner = getattr(info, part, None)
+            struct = inner if part == "cls" else getattr(inner, "cls", None)
+            if hasattr(struct, "__struct_fields__"):
+                yield from key_rows(struct, f"{name}{mark}")
+                break
+        else:
+            default = field.default if field.default_factory is msgspec.NODEFAULT else field.default_factory()
+            yield _key_row(name, field.type, default)
+
+
+def _key_row(name: str, kind: Any, default: Any) -> str:
+    if default is msgspec.NODEFAULT:
+        shown = "required"
+    else:
+        shown = "none" if default is None else f"`{json.dumps(default, default=str)}`"
+    return f"| `{name}` | {_type_name(inspect.type_info(kind))} | {shown} |\n"
+
+
+def _type_name(info: Any) -> str:
+    """How a page calls a type of msgspec."""
+    match info:
+        case inspect.UnionType(types=types):
+            return " or ".join([_type_name(each) for each in types if not isinstance(each, inspect.NoneType)])
+        case inspect.LiteralType(values=values):
+            return ", ".join([f"`{json.dumps(value)}`" for value in values])
+        case inspect.IntType() | inspect.FloatType():
+            bounds = (("at least", info.ge), ("above", info.gt), ("at most", info.le))
+            return ", ".join(["number", *[f"{word} {bound:,.10g}" for word, bound in bounds if bound is not None]])
+        case inspect.StrType():
+            return "text"
+        case inspect.BoolType():
+            return "`true`, `false`"
+        case inspect.VarTupleType() | inspect.ListType():
+            return "list"
+        case inspect.DateType():
+            return "date"
+        case inspect.AnyType():
+            return "any"
+    return "table"
+
+
 PAGES = {
     "cli.md": with_help,
     "dialects.md": with_catalogue,
     "dialect_rules.md": with_quotations,
     "coding_phases.md": with_phases,
+    "configuration_keys.md": with_keys,
 }
 
 

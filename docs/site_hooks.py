@@ -12,14 +12,14 @@ ROOT = Path(__file__).parents[1]
 ROOT_PAGES = {"README.md": "index.md", "CHANGELOG.md": "changelog.md", "CONTRIBUTING.md": "contributing.md"}
 ROOT_PAGES["SECURITY.md"] = "security_policy.md"
 PACKAGES = (
-    "callboard", "callboard.agent", "callboard.core", "callboard.tools", "callboard.schema", "callboard.dialects",
-    "callboard.modes", "callboard.profiles", "callboard.wires", "callboard.adapters", "callboard.loop",
+    "callboard", "callboard.errors", "callboard.agent", "callboard.core", "callboard.tools", "callboard.schema",
+    "callboard.dialects", "callboard.modes", "callboard.profiles", "callboard.wires", "callboard.adapters", "callboard.loop",
     "callboard.execution", "callboard.providers", "callboard.sandbox", "callboard.mcp", "callboard.configuration",
     "callboard.jobs", "callboard.telemetry", "callboard.evaluation", "callboard.testing", "callboard.servers.agui",
 )  # fmt: skip
 LINK = re.compile(r"\]\((?!https?:|#)([^)#\s]+)")
 MARKED_FENCE = re.compile(r"^(```\w+) .*$", re.MULTILINE)
-_pages: list[tuple[str, str]] = []
+_pages: dict[str, str] = {}
 
 
 def on_config(config: Any) -> Any:
@@ -43,7 +43,8 @@ def on_files(files: Files, config: Any) -> Files:
 
 def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str:
     """Point links at pages of the site or at the repository. Remove the marks of fences, which only our tests read."""
-    _pages.append((page.file.url, markdown.partition("\n")[0].removeprefix("# ")))
+    title = markdown.partition("\n")[0].removeprefix("# ")
+    _pages[page.file.src_uri] = f"- [{title}]({config.site_url or '/'}{page.file.url})"
 
     def moved(link: re.Match[str]) -> str:
         path = link[1].removeprefix("../").removeprefix("docs/")
@@ -54,15 +55,26 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str
 
 
 def on_post_build(config: Any) -> None:
-    """Write llms.txt: the title and the address of each page."""
-    lines = [f"- [{title}]({config.site_url or '/'}{url})" for url, title in _pages]
-    text = "\n".join([f"# {config.site_name}", "", f"> {config.site_description}", "", *lines, ""])
-    Path(config.site_dir, "llms.txt").write_text(text, "utf-8")
+    """Write llms.txt (https://llmstxt.org): the title and the address of each page, by the sections of the navigation."""
+    lines = [f"# {config.site_name}", "", f"> {config.site_description}", ""]
+    for part in config.nav:
+        for section, entries in part.items():
+            lines += [f"## {section}", "", *[_pages[path] for path in _paths(entries)], ""]
+    Path(config.site_dir, "llms.txt").write_text("\n".join(lines), "utf-8")
+
+
+def _paths(entries: Any) -> list[str]:
+    """Return the paths in an entry of the navigation, in order."""
+    if isinstance(entries, str):
+        return [entries]
+    inner = entries.values() if isinstance(entries, dict) else entries
+    return [path for each in inner for path in _paths(each)]
 
 
 def _api(package: str) -> str:
     """Make the reference page of a package from its `__all__`."""
-    source = (ROOT / "src" / Path(*package.split(".")) / "__init__.py").read_text("utf-8")
+    path = ROOT / "src" / Path(*package.split("."))
+    source = (path / "__init__.py" if path.is_dir() else path.with_suffix(".py")).read_text("utf-8")
     names = []
     for node in ast.parse(source).body:
         if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name) and node.targets[0].id == "__all__":

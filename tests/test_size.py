@@ -8,10 +8,10 @@ from pathlib import Path
 
 PACKAGE = Path(__file__).parents[1] / "src/callboard"
 BUDGETS = {
-    "servers": 15_418,
+    "servers": 15_419,
     "coding": 12_727,
     "wires": 9_005,
-    "cli": 7_593,
+    "cli": 7_595,
     "jobs": 6_597,
     "dialects": 6_248,
     "mcp": 3_775,
@@ -32,11 +32,11 @@ BUDGETS = {
     "profiles": 761,
     "adapters": 722,
     "storage": 484,
-    "root": 364,
+    "root": 392,
 }
 """Lines of each room, and of the modules beside the rooms ("root")."""
 FILES = 492
-TEST_LINES = 89_611
+TEST_LINES = 89_670
 
 
 def count_lines(folder):

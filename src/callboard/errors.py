@@ -6,6 +6,8 @@ exception at the end of the run.
 
 from __future__ import annotations
 
+from typing import Final
+
 __all__ = [
     "CallboardError",
     "CallerError",
@@ -21,6 +23,13 @@ __all__ = [
     "ToolExecutionError",
     "ToolExecutionFailure",
 ]
+
+
+PAGE: Final = "https://github.com/callboard/callboard/blob/main/docs/errors.md"
+"""The page with a row for each public exception and each code. The test of the page holds both equal."""
+REPLY_CODES: Final = frozenset({"unreachable", "timeout", "cut", "malformed", "too_large", "cancelled"})
+"""Our own codes of a failed reply; others are the provider's."""
+_PUBLIC_MODULES: Final = frozenset({__name__, "callboard.jobs", "callboard.agent.react"})
 
 
 class CallboardError(Exception):
@@ -44,6 +53,14 @@ class CallboardError(Exception):
         where = f"{self.path}: " if self.path else ""
         what = f"; {self.hint}" if self.hint else ""
         return f"{where}{self.message}{what}"
+
+    @property
+    def page(self) -> str:
+        """URL of the row about this error. Empty if the text suffices: it has a hint, or names the caller's mistake."""
+        if self.hint or self.party == "caller":
+            return ""
+        public = next(each.__name__ for each in type(self).__mro__ if each.__module__ in _PUBLIC_MODULES)
+        return f"{PAGE}#{public.lower()}"
 
 
 class CallerError(CallboardError):
@@ -85,9 +102,10 @@ class ModelFileError(CallboardError):
 class ProviderError(CallboardError):
     """The model's provider failed: it refused, broke off, or violated its protocol.
 
-    `party` is `caller` if the provider blames the request. `code` is the provider's own, or one of ours: `unreachable`,
-    `timeout`, `cut`, `malformed`, `too_large`. `excerpt` is the beginning of the response, `retry_after` the number of
-    seconds after which a provider that is overloaded wants to be asked again.
+    `message`, `path` and `hint` are as in CallboardError. `party` is `caller` if the provider blames the request. `code` is the
+    provider's own, or one of ours: `unreachable`, `timeout`, `cut`, `malformed`, `too_large`. `excerpt` is the
+    beginning of the response, `retry_after` the number of seconds after which a provider that is overloaded wants to be
+    asked again.
     """
 
     party = "provider"
@@ -109,6 +127,11 @@ class ProviderError(CallboardError):
         self.excerpt = excerpt
         self.retry_after = retry_after
 
+    @property
+    def page(self) -> str:
+        """URL of the row about the code if it is ours, else about this class."""
+        return reply_page(self.code, self.hint) or super().page
+
 
 class NoOutput(CallboardError):
     """A run has no output: it did not complete, or the model refused to answer. `state` is the run's, `why` the reason."""
@@ -129,3 +152,8 @@ class ToolExecutionFailure(CallboardError):
 
 ToolExecutionError = ToolExecutionFailure
 """The same exception; a name of the specification."""
+
+
+def reply_page(code: str, hint: str = "") -> str:
+    """Return the URL of the row about a code of a failed reply. Empty with a hint, or if the code is the provider's."""
+    return f"{PAGE}#reply-{code}" if code in REPLY_CODES and not hint else ""

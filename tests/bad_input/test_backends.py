@@ -8,6 +8,7 @@ import threading
 import pytest
 
 from callboard.core import ArgumentsPiece, InvocationStarted, ReplyStarted, TextPiece
+from callboard.errors import PAGE
 from callboard.testing import Cut, Html, Raw, Silence, StatusReply
 
 HEL = (ReplyStarted(), TextPiece("Hel"))
@@ -123,7 +124,8 @@ def test_half_a_reply(ask):
     assert (seen.code, seen.out, seen.said) == (1, "Hel\n", ["Go.", "Hel"])
     url = f"{seen.backend.url}/chat/completions"
     assert seen.lines == [
-        f"callboard: the provider failed: {url}: the connection broke in the middle of the answer",
+        f"callboard: the provider failed: {url}: the connection broke in the middle of the answer"
+        f"; see {PAGE}#reply-cut",
         f"the transcript is in {seen.path}",
     ]
 

@@ -5,6 +5,7 @@ import hashlib
 
 import pytest
 
+from callboard.errors import PAGE
 from callboard.providers.local.model_files import Catalogue, CatalogueEntry, Hub, shipped_catalogue
 
 RIGHT = bytes(range(256)) * 400
@@ -65,6 +66,7 @@ def test_a_file_that_is_no_model(spawn, tmp_path, content):
     assert (seen.code, seen.out, seen.said) == (1, "", ["Hi"])
     assert seen.lines[0] == f"local:{file}: loading"
     assert seen.lines[-1].startswith(f"callboard: {file}: llama.cpp cannot load it: ")
+    assert seen.lines[-1].endswith(f"; see {PAGE}#modelfileerror")
 
 
 @pytest.mark.parametrize(

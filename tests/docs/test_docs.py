@@ -29,6 +29,7 @@ from typer.main import get_command
 import callboard
 from callboard import agent, core, errors, testing
 from callboard.agent.arguments import RunOptions
+from callboard.agent.react import NoAnswer, StepLimitReached
 from callboard.cli import app, chat_commands, display, run
 from callboard.coding.agents import phase_runner, phases, prompts
 from callboard.coding.git import files, snapshots
@@ -37,7 +38,8 @@ from callboard.core import canisters, events
 from callboard.dialects import AUTO, DIALECTS, Dialect, text_buffer
 from callboard.dialects.grammars import json_objects, python_literals
 from callboard.execution import execute, execute_invoker, parallel, result_content
-from callboard.jobs import job
+from callboard.jobs import DatabaseUnavailable, job
+from callboard.mcp.errors import ServerTimeout
 from callboard.mcp.settings import ServerSettings
 from callboard.modes import MODES
 from callboard.profiles import Profile, resolve
@@ -84,7 +86,8 @@ def blocks_of(name):
 
 def rows(name):
     """The rows of a page's tables by their first cell."""
-    lines = [line for line in FENCE.sub("", TEXTS[name]).splitlines() if line.startswith("| ")]
+    text = re.sub(r'<a id="[\w-]+"></a>', "", FENCE.sub("", TEXTS[name]))
+    lines = [line for line in text.splitlines() if line.startswith("| ")]
     cells = [[cell.strip() for cell in line.strip("|").split(" | ")] for line in lines]
     return {row[0].strip(): [cell.strip() for cell in row[1:]] for row in cells}
 
@@ -158,8 +161,10 @@ def test_help_is_current():
 
 
 def anchors(page):
-    headings = re.findall(r"^#+ (.+)$", FENCE.sub("", page.read_text("utf-8")), re.MULTILINE)
-    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+    text = FENCE.sub("", page.read_text("utf-8"))
+    headings = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
+    written = re.findall(r'<a id="([\w-]+)"></a>', text)
+    return {*written, *(re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings)}
 
 
 @table("page", [*PAGES, ROOT / "CONTRIBUTING.md"], ids=lambda page: page.name)
@@ -458,19 +463,56 @@ def test_settings_of_coding():
 )
 def test_tables_of_coding(names):
     assert {f"`{name}`" for name in names} <= {
-        name for page in ("coding.md", "coding_phases.md", "coding_jobs.md", "chat.md") for name in rows(page)
+        name
+        for page in ("coding.md", "coding_phases.md", "coding_jobs.md", "chat.md", "jobs.md", "environment.md")
+        for name in rows(page)
     }
 
 
 def exceptions():
-    return [each for each in vars(errors).values() if isinstance(each, type)]
+    """The public exceptions by their names; an alias is a name of its own."""
+    packages = (ROOT / "docs/site_hooks.py").read_text("utf-8").partition("PACKAGES = (")[2].partition(")")[0]
+    rooms = [importlib.import_module(name) for name in re.findall(r'"([\w.]+)"', packages)]
+    values = {name: getattr(room, name) for room in rooms for name in room.__all__}
+    kinds = {name: value for name, value in values.items() if isinstance(value, type) and issubclass(value, Exception)}
+    return kinds | {"NoAnswer": NoAnswer, "StepLimitReached": StepLimitReached}
 
 
-@table("kind", exceptions(), ids=lambda kind: kind.__name__)
+GATEWAY_CODES = {**http_errors.STATUSES, "context_length_exceeded": 400}
+
+
+@table("kind", exceptions().values(), ids=lambda kind: kind.__name__)
 def test_exceptions(kind):
-    bases, party, _ = rows("errors.md")[f"`{kind.__name__}`"]
+    bases, party, *_ = rows("errors.md")[f"`{kind.__name__}`"]
     assert bases == ", ".join(f"`{base.__name__}`" for base in kind.__bases__)
-    assert party == f"`{kind.party}`"
+    assert party == (f"`{kind.party}`" if hasattr(kind, "party") else "none")
+
+
+@table(
+    ("heading", "prefix", "names"),
+    [
+        ("Exceptions", "", exceptions()),
+        ("Codes of a failed reply", "reply-", errors.REPLY_CODES),
+        ("Codes of the gateway", "gateway-", GATEWAY_CODES),
+    ],
+)
+def test_each_error_has_a_row_with_an_anchor(heading, prefix, names):
+    text = TEXTS["errors.md"].partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
+    found = re.findall(r'^\| (?:<a id="(.*)"></a>)?`(.*?)` \|', text, re.MULTILINE)
+    assert sorted(found) == sorted((f"{prefix}{name}".lower(), name) for name in names)
+
+
+def test_an_error_without_a_hint_names_its_row():
+    (repository,) = re.findall("^repo_url: (.*)$", (ROOT / "mkdocs.yml").read_text("utf-8"), re.MULTILINE)
+    assert f"{repository}/blob/main/docs/errors.md" == errors.PAGE
+    kinds = [errors.ModelFileError, errors.ProviderError, DatabaseUnavailable, ServerTimeout, NoAnswer]
+    found = ["modelfileerror", "providererror", "databaseunavailable", "toolexecutionfailure", "noanswer"]
+    assert [kind("no").page.removeprefix(f"{errors.PAGE}#") for kind in kinds] == found
+    assert errors.ProviderError("no", code="cut").page == f"{errors.PAGE}#reply-cut"
+    assert errors.ProviderError("no", code="cut", hint="ask again").page == errors.CallerError("no").page == ""
+    assert http_errors.HttpError("overloaded", "no").headers == {
+        "link": f'<{errors.PAGE}#gateway-overloaded>; rel="help"'
+    }
 
 
 def commands(command, name):
@@ -530,9 +572,9 @@ def test_settings_and_their_defaults(page, kind):
             assert json.loads(default.split()[0].strip("`")) == field.default
 
 
-@table("code", [*http_errors.STATUSES])
-def test_codes_of_refusals(code):
-    assert f"`{code}`" in TEXTS["gateway.md"] + TEXTS["gateway_operation.md"]
+@table("code", GATEWAY_CODES)
+def test_statuses_of_the_codes(code):
+    assert rows("errors.md")[f"`{code}`"][0] == str(GATEWAY_CODES[code])
 
 
 def test_rooms():

@@ -133,7 +133,7 @@ def main() -> None:
             sys.stdout.flush()
             sys.stderr.flush()
     except CallboardError as error:
-        _end(str(error), 2 if error.path.startswith("--") else 1)
+        _end(f"{error}{f'; see {error.page}' if error.page else ''}", 2 if error.path.startswith("--") else 1)
     except ModuleNotFoundError as error:
         if error.name not in sys.stdlib_module_names:
             raise

@@ -42,6 +42,7 @@ from callboard.core import (
     TextualContent,
     ToolProgress,
 )
+from callboard.errors import reply_page
 from callboard.jobs.job import DurableJob
 from callboard.text.display import collapse, strip_controls
 
@@ -79,9 +80,10 @@ class Display:
                 self.tell(f"<- {collapse(result_text(canister)) or '(nothing)'}", "31" if canister.error else "32")
             case ApprovalAnswered(invocation=invocation, verdict=verdict) if verdict != "defer":
                 self.tell(f"{collapse(invocation.name)}: {collapse(event.describe(), _MESSAGE)}", "2")
-            case ReplyFailed(message=message, excerpt=excerpt, path=path, hint=hint):
+            case ReplyFailed(code=code, message=message, excerpt=excerpt, path=path, hint=hint):
                 where = f" ({collapse(path, _MESSAGE)})" if path else ""
-                helps = f"; {collapse(hint, _MESSAGE)}" if hint else ""
+                page = "" if "; " in message else reply_page(code, hint)  # our messages end with their hints
+                helps = f"; {collapse(hint, _MESSAGE)}" if hint else f"; see {page}" if page else ""
                 self.tell(f"callboard: the provider failed: {collapse(message, _MESSAGE)}{where}{helps}", "31")
                 if excerpt and self._verbose:
                     self.tell(f"   {collapse(excerpt)}", "31")

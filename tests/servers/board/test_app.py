@@ -4,6 +4,8 @@ import re
 
 import pytest
 
+from callboard.errors import PAGE
+from callboard.jobs import DatabaseUnavailable
 from callboard.servers.board.browser import MAX_FORM
 from callboard.servers.board.login import POLICY
 
@@ -158,3 +160,10 @@ def test_a_gateways_board_opens_its_jobs_when_somebody_looks(board, browser):
     for _ in range(2):
         browser.get("/board/jobs")
     board.parts.jobs.assert_called_once()
+
+
+def test_an_error_without_a_hint_links_its_row(board, browser):
+    board.parts.jobs.side_effect = DatabaseUnavailable("it is damaged", path="jobs.db")
+    page = browser.get("/board/jobs")
+    assert (page.status_code, "it is damaged" in page.text) == (503, True)
+    assert f'href="{PAGE}#databaseunavailable"' in page.text

@@ -196,18 +196,18 @@ class Board:
         return self.redirect(request, self.pages[0].path)
 
     async def _show_error(self, request: Request, error: Exception) -> Response:
-        message, hint, path = str(error), "", ""
+        message, hint, path, page = str(error), "", "", ""
         if isinstance(error, CallboardError):
-            message, hint, path = error.message, error.hint, error.path
+            message, hint, path, page = error.message, error.hint, error.path, error.page
         status = 409 if request.method == "POST" else 404 if isinstance(error, CallerError) else 503
-        return self.render(request, "error.html", status=status, message=message, hint=hint, where=path)
+        return self.render(request, "error.html", status=status, message=message, hint=hint, where=path, page=page)
 
     async def _show_missing(self, request: Request, error: Exception) -> Response:
         status, message = 404, "page not found"
         if isinstance(error, HTTPException):
             status = error.status_code
             message = message if status == 404 and error.detail == "Not Found" else error.detail
-        return self.render(request, "error.html", status=status, message=message, hint="", where="")
+        return self.render(request, "error.html", status=status, message=message, hint="", where="", page="")
 
 
 class _Opener:

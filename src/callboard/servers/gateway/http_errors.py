@@ -10,6 +10,7 @@ from types import MappingProxyType
 from typing import Any
 
 from callboard.core import ReplyFailed
+from callboard.errors import PAGE
 
 STATUSES: Mapping[str, int] = MappingProxyType(
     {
@@ -51,7 +52,7 @@ _CALLERS = range(400, 500)
 
 
 class HttpError(Exception):
-    """A refused request. The error becomes the answer, in the front's own format.
+    """A refused request. The error becomes the answer, in the front's own format, with a Link to its documentation.
 
     Args:
         code: A key of STATUSES.
@@ -75,5 +76,5 @@ class HttpError(Exception):
         where = f"{path}: " if path else ""
         self.failure = ReplyFailed("caller" if self.status in _CALLERS else "provider", code, f"{where}{message}")
         self.path = path
-        self.headers = headers or {}
+        self.headers = {"link": f'<{PAGE}#gateway-{code}>; rel="help"', **(headers or {})}
         self.details = details
