@@ -106,27 +106,38 @@ class NativeToolAdapter(_Adapter):
         """Names of tools that a provider would reject, by the names that were sent instead."""
 
     def format_request(self, tools: Sequence[AnyTool], messages: Sequence[Message]) -> dict[str, Any]:
+        """Return the keywords of a request with the `tools`. The `messages` stay as they are."""
         lowered = encode_request(Request("", (), _declare(tools)))
         self._names = {**self._names, **lowered.names}
         return {"tools": lowered.body["tools"]} if tools else {}
 
     def extract_tool_calls(self, response: Any, messages: Sequence[Message] = ()) -> list[Payload]:
+        """Return all calls of `response` in order.
+
+        The `messages` are not compared, because the calls have their own field.
+        """
         return payloads_of_wire(read(response, self._names))
 
     def format_assistant_message(self, response: Any) -> dict[str, Any]:
-        """Return the reply as a message of the next request, with all its calls. Each call then needs its result."""
+        """Return the reply `response` as a message of the next request, with all its calls.
+
+        Each call then needs its result.
+        """
         body = encode_response(events_of(response), identifier="", model="", created=0)
         message: dict[str, Any] = body["choices"][0]["message"]
         return {key: held for key, held in message.items() if key != "refusal" or held}
 
     def format_tool_result(self, tool_call_id: str | None, result: str, is_error: bool = False) -> dict[str, Any]:
-        """Return the result of the call with that identifier; without one, a user message with the observation."""
+        """Return the `result` of the call `tool_call_id` as a message.
+
+        If that is None, it is an observation of the user. `is_error` says that the call failed.
+        """
         if tool_call_id is None:
             return _observation(result, is_error=is_error)
         return {"role": "tool", "tool_call_id": tool_call_id, "content": result}
 
     def format_tool_results(self, response: Any, results: Sequence[str]) -> list[dict[str, Any]]:
-        """Return a message for each call of the response, in the order of `extract_tool_calls`.
+        """Return a message with one of the `results` for each call of `response`, in the order of `extract_tool_calls`.
 
         The message of a call without a result says that it was not run. Raises CallerError for a result without a call.
         """
@@ -189,6 +200,7 @@ class OpenAIStructuredAdapter(_TextAdapter):
         self._warned = False
 
     def format_request(self, tools: Sequence[AnyTool], messages: Sequence[Message]) -> dict[str, Any]:
+        """Return the keywords of a request with the `tools` in the prompt of `messages`, and the schema of the reply."""
         declared = _declare(tools)
         narrowed = self._strict(declared)
         schema: dict[str, Any] = dict(action_constraint(narrowed or declared, "auto").schema)

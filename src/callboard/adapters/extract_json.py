@@ -27,7 +27,7 @@ _LANGUAGES = ("json", "tool", "function")
 
 
 def parse_json_response(text: str | None) -> Value | None:
-    """Return the JSON object or array in a model's text, or None.
+    """Return the JSON object or array in a model's `text`, or None.
 
     It may be between words, or in a fence without a language or with JSON's. Fences of other languages and thoughts are
     skipped; thoughts are between `<think>` and `</think>` or before a lone `</think>`, but not after a `<think>`

@@ -49,7 +49,7 @@ ADAPTERS: Mapping[ToolCallingMode, type[Adapter]] = MappingProxyType(
 
 
 def get_adapter(model: str, mode: ToolCallingMode | str = ToolCallingMode.AUTO) -> Adapter:
-    """Return the adapter of a mode, or with AUTO the adapter of the model.
+    """Return the adapter of a `mode`, or with AUTO the adapter of the `model`.
 
     Raises ValueError for an unknown mode, and CallerError if the model is not a name.
     """

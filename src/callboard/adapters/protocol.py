@@ -30,7 +30,7 @@ class ToolCallingMode(Enum):
 
 @dataclass(frozen=True)
 class ToolCallValidation:
-    """The result of validating a call. `arguments` are coerced and have defaults; None if the call is invalid.
+    """Whether a call is valid (`is_valid`). `arguments` are coerced and have defaults; None if the call is invalid.
 
     `error_message` is written for the model.
     """
@@ -45,13 +45,16 @@ class ToolCallingAdapter(Protocol):
     """Anything with these methods is an adapter. Our adapters have more methods (see `Adapter`)."""
 
     def format_request(self, tools: Sequence[AnyTool], messages: Sequence[Message]) -> dict[str, Any]:
-        """Return keywords to add to a chat completion request."""
+        """Return keywords that add `tools` and `messages` to a chat completion request."""
         ...
 
     def extract_tool_call(self, response: Any) -> Payload | None:
-        """Return the model's call, answer or thought, or None."""
+        """Return the call, answer or thought of the model's `response`, or None."""
         ...
 
     def validate_tool_call(self, payload: Payload | None, tools_by_name: Mapping[str, AnyTool]) -> ToolCallValidation:
-        """Return whether the call can be made, and with which arguments. Anything but a call is invalid."""
+        """Return whether the call `payload` can be made with `tools_by_name`, and its arguments.
+
+        Anything but a call is invalid.
+        """
         ...

@@ -136,7 +136,7 @@ class Agent(AgentSettings, _HasModel, Generic[OutputT_co]):
     async def run(
         self, prompt: core.UserCanister | core.ContentLike = "", **options: Unpack[RunOptions]
     ) -> RunResult[OutputT_co]:
-        """Run the prompt to its end. See `stream` for the parameters.
+        """Return the result of the `prompt`. `options` are the parameters of `stream`.
 
         Raises ProviderError if the provider fails, ToolExecutionFailure if a tool fails and the agent fails fast.
         """
@@ -150,7 +150,10 @@ class Agent(AgentSettings, _HasModel, Generic[OutputT_co]):
     def run_sync(
         self, prompt: core.UserCanister | core.ContentLike = "", **options: Unpack[RunOptions]
     ) -> RunResult[OutputT_co]:
-        """Do what `run` does, without an event loop. Raises CallerError inside one, such as in a notebook."""
+        """Return what `run` returns for `prompt` and `options`, without an event loop.
+
+        Raises CallerError inside an event loop, such as in a notebook.
+        """
         _refuse_event_loop("run_sync", "write `await agent.run(...)`")
         return asyncio.run(self.run(prompt, **options))
 
@@ -240,7 +243,10 @@ class Agent(AgentSettings, _HasModel, Generic[OutputT_co]):
         return [], resumption
 
     def set_up(self, shared: SharedOptions, options: RunOptions | None = None) -> ActiveAgent:
-        """Return the model, tools and rules that a run gets from this agent. The options have been checked."""
+        """Return the model, tools and rules that a run gets from this agent.
+
+        The `shared` and other `options` have been checked.
+        """
         options = options or {}
         model, instructions = options.get("model"), options.get("instructions")
         owned = open_model(model) if isinstance(model, str) else None
@@ -295,7 +301,7 @@ class Agent(AgentSettings, _HasModel, Generic[OutputT_co]):
         )
 
     def add_ensemble(self, ensemble: Ensemble) -> Agent[OutputT_co]:
-        """Return a copy of this agent that also has the ensemble. This agent does not change.
+        """Return a copy of this agent that also has the `ensemble`. This agent does not change.
 
         Raises:
             CallerError: A tool of the ensemble has the name of another tool.
@@ -307,7 +313,7 @@ class Agent(AgentSettings, _HasModel, Generic[OutputT_co]):
         return agent
 
     def read_output(self, text: str) -> OutputT_co:
-        """Return the output that the last text of a run contains, as the agent's output type.
+        """Return the output that the last `text` of a run contains, as the agent's output type.
 
         Raises:
             ArgumentsInvalid: The text is not a value of that type.
@@ -317,12 +323,16 @@ class Agent(AgentSettings, _HasModel, Generic[OutputT_co]):
     def stream_sync(
         self, prompt: core.UserCanister | core.ContentLike = "", **options: Unpack[RunOptions]
     ) -> SyncRun[OutputT_co]:
-        """Do what `stream` does, without an event loop: iterate with `for`. Raises CallerError inside one."""
+        """Return what `stream` returns for `prompt` and `options`, to iterate with `for`.
+
+        Raises CallerError in an event loop.
+        """
         _refuse_event_loop("stream_sync", "write `async for event in agent.stream(...)`")
         return SyncRun(self.stream(prompt, **options))
 
     def as_tool(self, name: str, description: str) -> Tool[..., Any]:
-        """Return a tool that runs this agent: another agent sends it a prompt and gets its output.
+        """Return a tool with this `name` and `description` that runs this agent: another agent sends it a prompt and
+        gets its output.
 
         The run is nested in the other agent's run (see `context` of `RunOptions`). Only its limits bound its time.
         """
@@ -336,9 +346,10 @@ class Agent(AgentSettings, _HasModel, Generic[OutputT_co]):
         return Tool(ask, name=name, description=description, timeout=math.inf)
 
     def as_handoff(self, name: str, description: str) -> Invoker:
-        """Return a tool `transfer_to_NAME` for another agent, whose model uses it to hand over the conversation.
+        """Return a tool `transfer_to_NAME`, by which another agent's model hands over the conversation.
 
-        The run continues with this agent's instructions, tools, model and output. The limits of the run stay the same.
+        `name` is in the tool's name, and `description` says when to use it. The run continues with this agent's
+        instructions, tools, model and output. The limits of the run stay the same.
         """
         return Handoff(self, name, description)
 

@@ -27,7 +27,7 @@ def conversations_directory() -> Path:
 class Conversation:
     """One stored conversation: a Store for an agent, and the history for its next run.
 
-    `identifier` is its name. `canisters` is the conversation so far.
+    `identifier` is its name, and `folder` its place on disk. `canisters` is the conversation so far.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -42,13 +42,13 @@ class Conversation:
 
     @classmethod
     def begin(cls, directory: Path | None = None) -> Conversation:
-        """Return a new conversation, named by its time. Its file is created with the first canister."""
+        """Return a new conversation in `directory`, named by its time. Its file is created with the first canister."""
         name = f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(3)}"
         return cls((directory or conversations_directory()) / name)
 
     @classmethod
     def resume(cls, identifier: str, directory: Path | None = None) -> Conversation:
-        """Return the conversation with this identifier. Raises CallerError."""
+        """Return the conversation `identifier` of `directory`. Raises CallerError."""
         folder = directory or conversations_directory()
         is_kept = False
         with suppress(OSError, TypeError, ValueError):  # not a valid file name
@@ -59,7 +59,7 @@ class Conversation:
 
     @classmethod
     def latest(cls, directory: Path | None = None) -> Conversation:
-        """Return the newest conversation. Raises CallerError if there is none."""
+        """Return the newest conversation of `directory`. Raises CallerError if there is none."""
         folder = directory or conversations_directory()
         names = sorted(path.parent.name for path in folder.glob(f"*/{_FILE}"))
         if not names:
@@ -67,7 +67,7 @@ class Conversation:
         return cls(folder / names[-1])
 
     def append(self, item: core.Canister | core.RolledBack, /) -> None:
-        """Store a canister; it is on disk when this returns. A canister without a time gets the current time.
+        """Store the `item`; it is on disk when this returns. A canister without a time gets the current time.
 
         Raises:
             CallerError: The item is not a canister, or rolls back to before the beginning.
@@ -85,7 +85,10 @@ class Conversation:
             )
 
     def rollback(self) -> core.RolledBack:
-        """Roll back to before the last user prompt. Raises CallerError if there is none."""
+        """Return the event that resets the conversation to before the last user prompt.
+
+        Raises CallerError if there is none.
+        """
         positions = [at for at, canister in enumerate(self.canisters) if isinstance(canister, core.UserCanister)]
         if not positions:
             raise CallerError("nothing to roll back", path=self.identifier)
@@ -126,7 +129,7 @@ class Conversation:
 
 
 class Transcript:
-    """A Store: a JSONL file with one canister per line, and lines for rollbacks.
+    """A Store: the JSONL file `path` with one canister per line, and lines for rollbacks.
 
     The first canister creates the file and its folder, for their owner alone. Law: an appended item is on disk when
     `append` returns, and no line of the file ever changes. Only an incomplete last line is removed.
@@ -136,7 +139,7 @@ class Transcript:
         self.path = path
 
     def append(self, item: core.Canister | core.RolledBack, /) -> None:
-        """Write the item. Raises OSError and leaves the file as it was if it cannot be written."""
+        """Write the `item`. Raises OSError and leaves the file as it was if it cannot be written."""
         self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         file = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o600)
         try:

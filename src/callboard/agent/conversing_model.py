@@ -17,7 +17,7 @@ _Options = ParamSpec("_Options")
 
 
 class ConversingModel:
-    """A Model with `converse`."""
+    """The `model` with a method `converse`."""
 
     def __init__(self, model: PlannedModel) -> None:
         self._model = model
@@ -29,15 +29,15 @@ class ConversingModel:
         return self._model.name
 
     def batches(self, request: Request, /) -> AsyncGenerator[list[Event]]:
-        """Send the request and return the events of the reply."""
+        """Yield the events of the reply to `request`."""
         return self._model.batches(request)
 
     async def converse(
         self, canisters: Iterable[Canister], *, ensembles: Iterable[Ensemble] = (), **options: Any
     ) -> Sequence[Canister]:
-        """Run calls until a reply makes none, and return the new canisters. `options` are parameters of Agent.
+        """Return the canisters that follow on `canisters`: run the calls of `ensembles` until a reply makes none.
 
-        Raises ProviderError if the provider fails.
+        `options` are parameters of Agent. Raises ProviderError if the provider fails.
         """
         result = await Agent(self, ensembles=ensembles, **options).run(history=canisters)
         return result.canisters

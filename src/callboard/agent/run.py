@@ -64,7 +64,7 @@ NewEventFilter: TypeAlias = Callable[[], core.Stage[core.Event, core.Event]]
 
 
 class RunResult(msgspec.Struct, Generic[OutputT_co], frozen=True):
-    """The result of a run.
+    """The result of a run that ended in `state` after `rounds` replies.
 
     `text` is the text of the last reply, even if the run failed. `canisters` are the canisters that the run added,
     including its prompt. `why` says why a run is incomplete. `pending` are the invocations that wait for results from

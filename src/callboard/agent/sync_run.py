@@ -18,7 +18,7 @@ from callboard.errors import CallboardError
 
 
 class SyncRun(Generic[OutputT_co]):
-    """A run of an agent: iterate over it for its events, then read `result`.
+    """The `run` of an agent: iterate over it for its events, then read `result`.
 
     If you may leave a run early, enter it first (`with agent.stream_sync(...) as run`). Leaving the block cancels the
     run, as with `Run`.

@@ -41,7 +41,7 @@ _ENVIRONMENT = "env:"
 async def prepare_ensembles(
     configuration: Mapping[str, Any], *, warn: Callable[[str], None] = _log.warning, **options: Any
 ) -> list[Ensemble]:
-    """Create and connect the enabled ensembles and MCP servers of a configuration.
+    """Return the enabled ensembles and MCP servers of a configuration, connected.
 
     `configuration["ensembles"]` holds descriptors: as in a file, with the keys of `[ensemble]` at the top, or from
     `load_directory`. `configuration["mcp"]` holds servers: tables by name, or from `load_directory`. Servers come last
@@ -96,14 +96,14 @@ async def prepare_ensembles(
 
 
 async def create_ensemble_from_configuration(configuration: Mapping[str, Any] | EnsembleDescriptor) -> Ensemble:
-    """Create one ensemble from a descriptor, without connecting it. Raises DescriptorError."""
+    """Return one ensemble, made from the descriptor `configuration` and not connected. Raises DescriptorError."""
     if isinstance(configuration, EnsembleDescriptor):
         return _create(configuration)
     return _create(_read(configuration, dotted_path))
 
 
 async def disconnect_ensembles(ensembles: Iterable[Ensemble]) -> None:
-    """Disconnect all ensembles, even after failures: first all servers at once, then the others in reverse order.
+    """Disconnect all `ensembles`, even after failures: first all servers at once, then the others in reverse order.
 
     Raises:
         ToolExecutionFailure: The first failure, with the others in its notes.
@@ -137,10 +137,11 @@ async def disconnect_ensembles(ensembles: Iterable[Ensemble]) -> None:
 
 
 def load_directory(path: str | Path, environ: Mapping[str, str] | None = None) -> dict[str, Any]:
-    """Read the ensembles and servers in `path/*.toml` for `prepare_ensembles`.
+    """Return the ensembles and servers in `*.toml` of the directory `path`, for `prepare_ensembles`.
 
-    A file holds an ensemble, or servers in `[mcp.NAME]`. A `source` is a path inside the directory. A string `env:NAME` in
-    `[ensemble]` or `[defaults]` is replaced by the environment variable. Raises DescriptorError with file, line and key.
+    A file holds an ensemble, or servers in `[mcp.NAME]`. A `source` is a path inside the directory. A string `env:NAME`
+    in `[ensemble]` or `[defaults]` is replaced by the variable of `environ`. Raises DescriptorError with file, line and
+    key.
     """
     if not isinstance(path, (str, Path)):
         raise DescriptorError(f"{path!r} is not the path of a directory")
@@ -167,7 +168,10 @@ def load_directory(path: str | Path, environ: Mapping[str, str] | None = None) -
 
 
 def names_a_module(where: Iterable[str | Path], environ: Mapping[str, str] | None = None) -> bool:
-    """Return whether an ensemble in these directories names a module. Raises DescriptorError."""
+    """Return whether an ensemble in the directories `where` names a module. `environ` is the environment.
+
+    Raises DescriptorError.
+    """
     described = [load_directory(each, environ) for each in where if ensemble_file(str(each)) is None]
     return any(each.names_a_module for loaded in described for each in loaded["ensembles"])
 
@@ -175,7 +179,10 @@ def names_a_module(where: Iterable[str | Path], environ: Mapping[str, str] | Non
 def load_configuration(
     where: Iterable[str | Path], environ: Mapping[str, str] | None = None, servers: Iterable[DescribedServer] = ()
 ) -> dict[str, Any]:
-    """Read directories and named ensembles, and add servers. Raises DescriptorError."""
+    """Return the configuration of directories and named ensembles (`where`), with these `servers`.
+
+    Raises DescriptorError. `environ` is the environment, by default this process's.
+    """
     ensembles: list[EnsembleDescriptor] = []
     every = [*servers]
     for each in where:

@@ -43,7 +43,9 @@ _VARIABLE: Final = re.compile(r"\$\{(?:env:)?([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*
 
 
 class DescribedServer(NamedTuple):
-    """A server, the location of its description, and the options with which `callboard mcp` finds it, or None."""
+    """The `settings` of a server, the location of its description (`path`), and the `cli_options` with which `callboard
+    mcp` finds it, or None.
+    """
 
     settings: ServerSettings
     path: str
@@ -51,13 +53,14 @@ class DescribedServer(NamedTuple):
 
     @property
     def name(self) -> str:
+        """The name of the server."""
         return self.settings.name
 
 
 def read_servers(
     tables: Any, where: Where = dotted_path, *, base: Path | None = None, mistake: type[CallerError] = DescriptorError
 ) -> list[DescribedServer]:
-    """Read the tables of `[mcp]`.
+    """Return the servers in the tables of `[mcp]`.
 
     Args:
         tables: The tables by the servers' names.
@@ -71,11 +74,11 @@ def read_servers(
 
 
 def load_mcp_json(path: str | Path, environ: Mapping[str, str] | None = None) -> list[DescribedServer]:
-    """Read an `mcp.json` file, as other clients write it: `{"mcpServers": {NAME: {...}}}`.
+    """Return the servers of the `mcp.json` file `path`, as other clients write it: `{"mcpServers": {NAME: {...}}}`.
 
-    The keys of a server are `command`, `args`, `env`, `cwd`, or `url`, `headers`; `type`, `disabled`; our own `protocol`, and
-    `tools` and `exclude`, which others call `includeTools` and `excludeTools`. In all of them `${NAME}` is the variable's
-    value, and `${NAME:-text}` the text where it is not set. Raises DescriptorError.
+    The keys of a server are `command`, `args`, `env`, `cwd`, or `url`, `headers`; `type`, `disabled`; our own
+    `protocol`, and `tools` and `exclude`, which others call `includeTools` and `excludeTools`. In all of them `${NAME}`
+    is the value of a variable of `environ`, and `${NAME:-text}` has a default. Raises DescriptorError.
     """
     file = Path(path)
     text = _read(file)

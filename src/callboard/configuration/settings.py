@@ -125,7 +125,9 @@ _USERS_ALONE: Final[Mapping[str, str]] = {
 class Settings(msgspec.Struct, frozen=True):
     """The value of every key of `KEYS`; `sources` holds the source of each.
 
-    `notices` list the ignored values of a project's file, with the reason and a hint.
+    The keys are `model`, `base_url`, `mode`, `dialect`, `max_rounds`, `budget`, `tools`, `ensembles`, `mcp`,
+    `instructions`, `profiles`, `prices`, `permissions`, `coding`, `jobs`, `telemetry` and `trusted`. `notices` list the
+    ignored values of a project's file, with the reason and a hint.
     """
 
     model: str
@@ -149,7 +151,7 @@ class Settings(msgspec.Struct, frozen=True):
     notices: tuple[str, ...] = ()
 
     def profile(self, model: str) -> dict[str, Any]:
-        """Return the facts and prices of all patterns that match the model's name. A longer pattern wins."""
+        """Return the facts and prices of all patterns that match the name `model`. A longer pattern wins."""
         return {**facts_for(model, self.profiles), **prices_for(model, self.prices)}
 
     @property
@@ -159,7 +161,7 @@ class Settings(msgspec.Struct, frozen=True):
 
 
 def load_settings(flags: Mapping[str, Any], cwd: Path, environ: Mapping[str, str]) -> Settings:
-    """Load the settings of a command.
+    """Return the settings of a command.
 
     Args:
         flags: Values of the command line by key. None and empty values count as not set.
@@ -202,7 +204,10 @@ def _at_variable(variable: str) -> Where:
 
 
 def user_file(environ: Mapping[str, str]) -> Path:
-    """Return the path of the user's file. A relative XDG_CONFIG_HOME is ignored, as its specification requires."""
+    """Return the path of the user's file by `environ`.
+
+    A relative XDG_CONFIG_HOME is ignored, as its specification requires.
+    """
     home = Path(environ.get("XDG_CONFIG_HOME", ""))
     if not home.is_absolute():
         home = Path(environ.get("HOME") or Path.home()) / ".config"

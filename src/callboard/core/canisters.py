@@ -23,14 +23,14 @@ class _Part(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_f
 
 
 class TextualContent(_Part, frozen=True, tag="text"):
-    """A text, such as a sentence, a page, or a tool's JSON."""
+    """A `text`, such as a sentence, a page, or a tool's JSON, with its `mime_type`."""
 
     text: str
     mime_type: str = "text/plain"
 
 
 class PictureContent(_Part, frozen=True, tag="picture"):
-    """A picture: its bytes, or an address that the provider can read."""
+    """A picture: its bytes in `data` with their `mime_type`, or a `url` that the provider can read."""
 
     data: bytes = b""
     mime_type: str = "image/png"
@@ -38,7 +38,7 @@ class PictureContent(_Part, frozen=True, tag="picture"):
 
 
 class FileContent(_Part, frozen=True, tag="file"):
-    """A file: its bytes, or an address that the provider can read."""
+    """A file with a `name`: its bytes in `data` with their `mime_type`, or a `url` that the provider can read."""
 
     data: bytes = b""
     mime_type: str = "application/octet-stream"
@@ -47,7 +47,7 @@ class FileContent(_Part, frozen=True, tag="file"):
 
 
 class ReasoningContent(_Part, frozen=True, tag="reasoning"):
-    """A model's reasoning: its text, the provider's opaque form of it, and the model that wrote it."""
+    """A model's reasoning: its `text`, the provider's `opaque` form of it, and the model that wrote it (`origin`)."""
 
     text: str
     opaque: str = ""
@@ -55,7 +55,7 @@ class ReasoningContent(_Part, frozen=True, tag="reasoning"):
 
 
 class RefusalContent(_Part, frozen=True, tag="refusal"):
-    """A model's refusal, which replaces the answer."""
+    """A model's refusal `text`, which replaces the answer."""
 
     text: str
 
@@ -70,7 +70,7 @@ _CONTENT_HINT = "give a text, TextualContent, PictureContent, FileContent, or a 
 
 
 class ToolError(msgspec.Struct, frozen=True):
-    """Why an invocation has no proper result."""
+    """Why an invocation has no proper result: its `category`, and a `message` for the model."""
 
     category: Category
     message: str
@@ -151,7 +151,7 @@ class SupervisorCanister(_Spoken, frozen=True, eq=False, tag="supervisor"):
 
 
 class DocumentCanister(_Spoken, frozen=True, eq=False, tag="document"):
-    """Material to read, with its title."""
+    """Material to read, with its `title`."""
 
     title: str = ""
 
@@ -180,7 +180,7 @@ class ReadOnlyDict(dict[str, Any]):
 
 
 class InvocationCanister(_Canister, frozen=True, eq=False, tag="invocation"):
-    """A call that a model requests.
+    """A call of the tool `name` that a model requests, with its `identifier`.
 
     `raw` is the model's text of the arguments; `arguments` is None if that is not a JSON object. `quoted_from` names
     the source that the call repeats word for word, if it was found in text.
@@ -203,7 +203,7 @@ class InvocationCanister(_Canister, frozen=True, eq=False, tag="invocation"):
 
 
 class ResultCanister(_Spoken, frozen=True, eq=False, tag="result", kw_only=True):
-    """The result of the invocation with this identifier. If there is an `error`, the content says what went wrong."""
+    """The result of the invocation `invocation_id`. If there is an `error`, the content says what went wrong."""
 
     invocation_id: str
     error: ToolError | None = None
@@ -225,7 +225,7 @@ class ResultCanister(_Spoken, frozen=True, eq=False, tag="result", kw_only=True)
 
 
 class CommandOutput(str):
-    """The value of a tool that runs a command: the text for the model, and the command's exit code for programs."""
+    """The value of a tool that runs a command: the text for the model, and the command's `exit_code` for programs."""
 
     __slots__ = ("exit_code",)
     exit_code: int | None
@@ -242,7 +242,7 @@ Canister: TypeAlias = (
 
 
 def contents(value: ContentLike) -> tuple[Content, ...]:
-    """Return a tuple of contents from a string, one content, several, or None."""
+    """Return a tuple of contents from `value`: a string, one content, several, or None."""
     if value is None or value == "":
         return ()
     if isinstance(value, str):
@@ -263,12 +263,12 @@ def _content(value: object) -> Content:
 
 
 def join_texts(content: Iterable[Content]) -> str:
-    """Return the textual contents with a line break between them."""
+    """Return the textual parts of `content` with a line break between them."""
     return "\n".join([part.text for part in content if type(part) is TextualContent])
 
 
 def error_result(identifier: str, category: Category, message: str) -> ResultCanister:
-    """Return a result that says what went wrong, in the form for models."""
+    """Return the result of the call `identifier` that failed, with its `category` and a `message` for the model."""
     return ResultCanister(
         invocation_id=identifier,
         content=(TextualContent(f"Error: {message}"),),
@@ -277,7 +277,7 @@ def error_result(identifier: str, category: Category, message: str) -> ResultCan
 
 
 def result_contents(result: ResultCanister) -> tuple[Content, ...]:
-    """Return the contents of a result for wires without an error flag: their text then says that it is an error."""
+    """Return the contents of `result` for wires without an error flag: their text then says that it is an error."""
     if result.error is None:
         return result.content
     text = result.text or result.error.message

@@ -51,14 +51,17 @@ class ReplyStarted(_Event, frozen=True, tag="reply_started"):
 
 
 class TextPiece(_Event, frozen=True, tag="text_piece"):
-    """The next piece of the model's text. A reply's pieces, joined, are its text."""
+    """The next piece `text` of the model's text, at `offsets`. A reply's pieces, joined, are its text."""
 
     text: str
     offsets: Offsets | None = None
 
 
 class ReasoningPiece(_Event, frozen=True, tag="reasoning_piece"):
-    """The next piece of the model's reasoning; `opaque` is the provider's form of it, `origin` the model's name."""
+    """The next piece `text` of the model's reasoning; `opaque` is the provider's form of it, `origin` the model's name.
+
+    `offsets` are its place in the text.
+    """
 
     text: str
     opaque: str = ""
@@ -67,14 +70,14 @@ class ReasoningPiece(_Event, frozen=True, tag="reasoning_piece"):
 
 
 class RefusalPiece(_Event, frozen=True, tag="refusal_piece"):
-    """The next piece of the model's refusal."""
+    """The next piece `text` of the model's refusal, at `offsets`."""
 
     text: str
     offsets: Offsets | None = None
 
 
 class Logprobs(_Event, frozen=True, tag="logprobs"):
-    """The log probabilities of the next tokens of the text, or of a refusal.
+    """The log probabilities of the next `tokens` of the text, or of a refusal (`is_refusal`).
 
     Each has the form of OpenAI's two wires: `token`, `logprob`, `bytes` and `top_logprobs`. They arrive with the
     tokens, while text that is searched for calls may arrive later.
@@ -85,7 +88,7 @@ class Logprobs(_Event, frozen=True, tag="logprobs"):
 
 
 class ReplyExtra(_Event, frozen=True, tag="reply_extra"):
-    """Fields that have no name here, as `wire` writes them: of the reply itself, and of its `choice` and `message`."""
+    """Other fields, as `wire` writes them: `fields` of the reply itself, and those of its `choice` and `message`."""
 
     wire: str
     fields: Mapping[str, Any] = {}
@@ -94,7 +97,11 @@ class ReplyExtra(_Event, frozen=True, tag="reply_extra"):
 
 
 class InvocationStarted(_Event, frozen=True, tag="invocation_started"):
-    """A call begins. `known` says whether a tool with that name was declared, `found_in` where the call was found."""
+    """A call begins. `index` is its position in the reply, `identifier` its identifier, and `name` the tool.
+
+    `known` says whether a tool with that name was declared, `found_in` where the call was found, `offsets` its place in
+    the text.
+    """
 
     index: int
     identifier: str
@@ -105,7 +112,10 @@ class InvocationStarted(_Event, frozen=True, tag="invocation_started"):
 
 
 class ArgumentsPiece(_Event, frozen=True, tag="arguments_piece"):
-    """The next piece of the arguments' JSON. Pieces are only appended."""
+    """The next piece `json` of the arguments of call `index`. Pieces are only appended.
+
+    `offsets` are its place in the text.
+    """
 
     index: int
     json: str
@@ -113,9 +123,10 @@ class ArgumentsPiece(_Event, frozen=True, tag="arguments_piece"):
 
 
 class InvocationEnded(_Event, frozen=True, tag="invocation_ended"):
-    """A call is whole. `arguments` is None if `raw` is not a JSON object.
+    """A call is whole: `index`, `identifier` and `name` as at its start.
 
-    `quoted_from` names the source of the conversation that a call found in text repeats word for word.
+    `arguments` is None if `raw` is not a JSON object. `quoted_from` names the source of the conversation that a call
+    found in text repeats word for word. `offsets` are its place in the text.
     """
 
     index: int
@@ -128,7 +139,10 @@ class InvocationEnded(_Event, frozen=True, tag="invocation_ended"):
 
 
 class InvocationIncomplete(_Event, frozen=True, tag="invocation_incomplete"):
-    """The reply ended inside a call; `raw` has the arguments so far."""
+    """The reply ended inside the call `index`; `raw` has the arguments so far.
+
+    `identifier`, `name` and `offsets` are as in InvocationEnded, and `why` is the reason for the end.
+    """
 
     index: int
     identifier: str
@@ -167,7 +181,7 @@ class Usage(_Event, frozen=True, tag="usage"):
 
     @classmethod
     def from_counts(cls, counts: Mapping[str, int]) -> Usage:
-        """Return the usage with these counts."""
+        """Return the usage with these `counts` by kind of token."""
         return cls(**{name: counts[name] for name in TOKEN_KINDS if name in counts})  # type: ignore[arg-type]
 
     def counts(self) -> dict[str, int]:
@@ -177,9 +191,10 @@ class Usage(_Event, frozen=True, tag="usage"):
 
 
 class Note(_Event, frozen=True, tag="note"):
-    """A remark about something that was changed or decided on the way.
+    """A remark `text` of one `kind` about something that was changed or decided on the way.
 
-    `code` identifies it for programs. `unsent` names the part of a request that could not be sent.
+    `code` identifies it for programs. `unsent` names the part of a request that could not be sent. `offsets` are the
+    place in the text, if it is about a text.
     """
 
     kind: NoteKind
@@ -190,12 +205,12 @@ class Note(_Event, frozen=True, tag="note"):
 
 
 def unsent_note(part: str) -> Note:
-    """Return the note about a part of a request that cannot be sent."""
+    """Return the note about a `part` of a request that cannot be sent."""
     return Note("dropped", f"{part} cannot be sent to this endpoint", unsent=part)
 
 
 class ReplyEnded(_Event, frozen=True, tag="reply_ended"):
-    """The last event of a whole reply. After `retry` another reply replaces it.
+    """The last event of a whole reply, with the `reason` of the end. After `retry` another reply replaces it.
 
     `length` also ends a reply with a cut call, whatever reason the provider gives. `no_call` ends a reply without the
     requested call.
@@ -205,10 +220,10 @@ class ReplyEnded(_Event, frozen=True, tag="reply_ended"):
 
 
 class ReplyFailed(_Event, frozen=True, tag="reply_failed"):
-    """The last event of a failed reply. `party` caused the failure; `excerpt` is a part of the provider's answer.
+    """The last event of a failed reply. `party` caused the failure; `code` and `message` describe it.
 
-    `path` names the server and its answer, and `hint` says what to do, if that is known. `retry_after` is the number of
-    seconds after which an overloaded provider wants to be asked again.
+    `excerpt` is a part of the provider's answer. `path` names the server and its answer, and `hint` says what to do, if
+    that is known. `retry_after` is the number of seconds after which an overloaded provider wants to be asked again.
     """
 
     party: str
@@ -227,7 +242,7 @@ class RoundStarted(_Event, frozen=True, tag="round_started"):
 
 
 class ToolProgress(_Event, frozen=True, tag="tool_progress"):
-    """The progress of a running invocation: `progress` of `total`, if that is known, and a message."""
+    """The progress of the call `identifier`: `progress` of `total`, if that is known, and a `message`."""
 
     identifier: str
     progress: float
@@ -236,20 +251,20 @@ class ToolProgress(_Event, frozen=True, tag="tool_progress"):
 
 
 class ResultReady(_Event, frozen=True, tag="result_ready"):
-    """A call has its result: the tool's result, an error, or the reason why it did not run."""
+    """A call has its result, the `canister`: the tool's result, an error, or the reason why it did not run."""
 
     canister: ResultCanister
 
 
 class ApprovalAsked(_Event, frozen=True, tag="approval_asked"):
-    """A person is asked whether the call may run; `why` is the reason."""
+    """A person is asked whether the call `invocation` may run; `why` is the reason."""
 
     invocation: InvocationCanister
     why: str
 
 
 class ApprovalAnswered(_Event, frozen=True, eq=False, tag="approval_answered"):
-    """Whether the call may run. `why` is the reason of a denial, `arguments` are edited arguments.
+    """The `verdict` about the call `invocation`. `why` is the reason of a denial, `arguments` are edited arguments.
 
     `failed` says that nobody denied the call: there was no answer, or an invalid one.
     """
@@ -304,13 +319,16 @@ def _encode_side(arguments: Mapping[str, Any], name: str) -> str:
 
 
 class HandedOver(_Event, frozen=True, tag="handed_over"):
-    """The agent with this name has the conversation from here on."""
+    """The agent with the name `agent` has the conversation from here on."""
 
     agent: str
 
 
 class Nested(_Event, frozen=True, tag="nested"):
-    """An event of a nested run that a tool started: the invocation's `identifier`, and the tool's `name`."""
+    """An event of a nested run that a tool started.
+
+    It has the `event`, the invocation's `identifier`, and the tool's `name`.
+    """
 
     identifier: str
     name: str
@@ -324,7 +342,10 @@ class RolledBack(_Event, frozen=True, tag="rolled_back"):
 
 
 class RunEnded(_Event, frozen=True, tag="run_ended"):
-    """The last event of a run that was not left early. `output` is the text of its last reply; `cost` needs prices."""
+    """The last event of a run that was not left early, with its `state`.
+
+    `output` is the text of its last reply; `usage` counts the tokens, and `cost` needs prices.
+    """
 
     state: RunState
     output: Any = None
@@ -373,12 +394,12 @@ _events: msgspec.json.Decoder[Event] = msgspec.json.Decoder(Event)
 
 
 def encode_line(item: Canister | Event) -> bytes:
-    """Return the item as one line, without the line break."""
+    """Return the `item` as one line, without the line break."""
     return _encoder.encode(item)
 
 
 def decode_canister(line: bytes | str, *, path: str = "") -> Canister:
-    """Return the canister of a line. Raises CallerError with `path` if the line is not a canister."""
+    """Return the canister of a `line`. Raises CallerError with `path` if the line is not a canister."""
     try:
         return _canisters.decode(line)
     except (msgspec.MsgspecError, RecursionError) as error:
@@ -386,7 +407,7 @@ def decode_canister(line: bytes | str, *, path: str = "") -> Canister:
 
 
 def decode_event(line: bytes | str, *, path: str = "") -> Event:
-    """Return the event of a line. Raises CallerError with `path` if the line is not an event."""
+    """Return the event of a `line`. Raises CallerError with `path` if the line is not an event."""
     try:
         return _events.decode(line)
     except (msgspec.MsgspecError, RecursionError) as error:

@@ -48,7 +48,7 @@ class Fold:
         self._pieces: list[TextPiece | ReasoningPiece | RefusalPiece] = []
 
     def feed(self, event: Event, /) -> list[Canister]:
-        """Return the canisters that are whole with this event."""
+        """Return the canisters that are whole with this `event`."""
         match event:
             case TextPiece() | RefusalPiece():
                 if self._pieces and type(self._pieces[-1]) is not type(event):
@@ -71,7 +71,7 @@ class Fold:
         return []
 
     def finish(self, why: Why = "stop", /) -> list[Canister]:
-        """Return the canister of the text since the last whole canister."""
+        """Return the canister of the text since the last whole canister. `why` says how the reply ended."""
         self._close()
         if not self._content:
             return []
@@ -99,7 +99,7 @@ _TEXT_FIELDS = {TextPiece: "text", RefusalPiece: "text", ReasoningPiece: "text",
 
 
 def coalesce(events: Iterable[Event]) -> list[Event]:
-    """Join neighbouring pieces of the same kind, and leave out empty pieces."""
+    """Return the `events` with neighbouring pieces of the same kind joined, and without empty pieces."""
     runs: list[list[Event]] = []
     for event in events:
         if isinstance(event, TextPiece | RefusalPiece) and not event.text:

@@ -61,15 +61,15 @@ class Model(Protocol):
         ...
 
     def batches(self, request: Request, /) -> AsyncIterator[list[Event]]:
-        """Yield one reply, as lists of events that arrived together. The last event is a ReplyEnded or a ReplyFailed.
+        """Yield the reply to `request`, as lists of events that arrived together.
 
-        Closing the iterator cancels the reply.
+        The last event is a ReplyEnded or a ReplyFailed. Closing the iterator cancels the reply.
         """
         ...
 
 
 async def reply_events(model: Model, request: Request) -> AsyncGenerator[Event]:
-    """Yield the events of one reply."""
+    """Yield the events of the reply of `model` to `request`."""
     async with closing(model.batches(request)) as batches:
         async for events in batches:
             for event in events:
@@ -77,7 +77,7 @@ async def reply_events(model: Model, request: Request) -> AsyncGenerator[Event]:
 
 
 def closing(batches: AsyncIterator[list[Event]]) -> AbstractAsyncContextManager[AsyncIterator[list[Event]]]:
-    """Close a model's iterator at the end of the `async with`. Only generators need to be closed."""
+    """Return a context manager that closes `batches` at its end. Only generators need to be closed."""
     return aclosing(batches) if isinstance(batches, AsyncGenerator) else nullcontext(aiter(batches))
 
 
@@ -88,12 +88,12 @@ class Store(Protocol):
     """
 
     def append(self, item: Canister | RolledBack, /) -> None:
-        """Store the item; it is on disk when this returns."""
+        """Store the `item`; it is on disk when this returns."""
         ...
 
 
 class RunProgress(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The state of an interrupted run, besides its conversation: its usage and its decisions.
+    """The state of an interrupted run, besides its conversation: its `usage` and its decisions.
 
     `rounds` counts the replies, `calls` the calls that ran before the last reply, `seconds` the time that the run was
     under way. `cost` is the cost of tokens with known prices, `is_priced` says whether all prices are known. `state`,
@@ -152,7 +152,8 @@ class Journal(CallJournal, Protocol):
         ...
 
     async def save(self, items: Sequence[Canister | RolledBack], progress: RunProgress, /, *, begins: bool) -> None:
-        """Save the new items of the conversation as one piece, without the results that `end_call` got.
+        """Save the new `items` of the conversation and the `progress` as one piece, without the results that `end_call`
+        got.
 
         With `begins`, only calls follow; the items may then be saved when the first `begin_call` returns.
         """
@@ -160,7 +161,8 @@ class Journal(CallJournal, Protocol):
 
 
 def identify_in_turn(turn: int, source: str = "") -> Identify:
-    """Return identifiers such as `call_4_0`: the place in the conversation, then the index in the reply.
+    """Return a function for identifiers such as `call_4_0`: the `turn` of the conversation, then the index in the
+    reply.
 
     `source` separates the identifiers of several sources of calls in one reply.
     """

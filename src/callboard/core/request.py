@@ -12,7 +12,7 @@ from callboard.core.canisters import Canister
 
 
 class ToolDeclaration(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A tool as a model sees it; `schema` is the JSON Schema of its arguments object.
+    """A tool as a model sees it: `name`, `description` and `kind`. `schema` is the JSON Schema of its arguments object.
 
     `cli` maps flags such as `-t` to arguments, for models that write calls as commands. A tool of the kind `custom`
     takes one text, which `grammar` may describe (OpenAI's `format`); on other wires it is a function with
@@ -86,7 +86,7 @@ CUSTOM_SCHEMA: Mapping[str, Any] = MappingProxyType(
 
 
 class HostedTool(msgspec.Struct, frozen=True):
-    """A tool that the provider itself runs: the `wire` that defines it, its type there, and its definition."""
+    """A tool that the provider itself runs: the `wire` that defines it, its type there (`kind`), and its `definition`."""
 
     wire: str
     kind: str
@@ -94,7 +94,7 @@ class HostedTool(msgspec.Struct, frozen=True):
 
 
 class NamedTool(msgspec.Struct, frozen=True):
-    """The choice of one tool."""
+    """The choice of one tool, by its `name`."""
 
     name: str
 
@@ -103,7 +103,7 @@ ToolChoice: TypeAlias = Literal["auto", "none", "required"] | NamedTool
 
 
 class Constraint(msgspec.Struct, frozen=True):
-    """A JSON Schema that the reply's text has to follow."""
+    """A JSON `schema` with a `name` that the reply's text has to follow; `strict` asks the provider to enforce it."""
 
     name: str
     schema: Mapping[str, Any]
@@ -113,7 +113,8 @@ class Constraint(msgspec.Struct, frozen=True):
 class Controls(msgspec.Struct, frozen=True, omit_defaults=True):
     """How to sample; None leaves it to the provider. `max_tokens` limits the reply, `stop` ends it.
 
-    `effort` is how much to think: none, minimal, low, medium, high, xhigh or max.
+    `temperature`, `top_p` and `seed` are as in OpenAI's API. `effort` is how much to think: none, minimal, low, medium,
+    high, xhigh or max.
     """
 
     temperature: float | None = None
@@ -125,14 +126,15 @@ class Controls(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Request(msgspec.Struct, frozen=True):
-    """A request for one reply of a model.
+    """A request for one reply of `model` to the `canisters`.
 
-    `parallel` permits several calls per reply; None leaves it to the provider. `extra` is added to the body unchanged.
-    `namespaces` describes the namespaces of the tools, by name. `conversation` is the whole conversation, if
-    `canisters` are only the part that the model sees. `quoted_calls` decides about calls that are found in text and
-    repeat a source of the conversation word for word: they are `marked`, or stay `text` if nobody can be asked.
-    `prefill` is how to request a continuation of the last message, which is then the model's: by that message's place
-    (`last`), or by a server's field for it. "" requests a new reply.
+    It may call `tools`, as `tool_choice` says, and `hosted` ones. `parallel` permits several calls per reply; None
+    leaves it to the provider. `extra` is added to the body unchanged. `namespaces` describes the namespaces of the
+    tools, by name. `conversation` is the whole conversation, if `canisters` are only the part that the model sees.
+    `quoted_calls` decides about calls that are found in text and repeat a source of the conversation word for word:
+    they are `marked`, or stay `text` if nobody can be asked. `prefill` is how to request a continuation of the last
+    message, which is then the model's: by that message's place (`last`), or by a server's field for it. "" requests a
+    new reply. `constraint` is a schema for the text, `controls` are how to sample, and `stream` asks for a stream.
     """
 
     model: str

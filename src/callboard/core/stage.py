@@ -18,7 +18,7 @@ class Stage(Protocol[In_contra, Out]):
     """A state machine without sockets, files, clocks or threads: its output depends only on its input."""
 
     def feed(self, item: In_contra, /) -> list[Out]:
-        """Return the output for the next item."""
+        """Return the output for the next `item`."""
         ...
 
     def finish(self, why: Why = "stop", /) -> list[Out]:
@@ -27,7 +27,7 @@ class Stage(Protocol[In_contra, Out]):
 
 
 class Pipe:
-    """Several stages as one stage."""
+    """Several `stages` as one stage."""
 
     __slots__ = ("_stages",)
 
@@ -35,11 +35,11 @@ class Pipe:
         self._stages = stages
 
     def feed(self, item: Any, /) -> list[Any]:
-        """Feed an item to the first stage, and return the output of the last."""
+        """Return the output of the last stage after the first one gets `item`."""
         return _through(self._stages, [item])
 
     def finish(self, why: Why = "stop", /) -> list[Any]:
-        """Finish the stages in order, and pass their held items through the next stages."""
+        """Return the output after finishing the stages in order. `why` says how the input ended."""
         outputs: list[Any] = []
         for stage in self._stages:
             outputs = [*_through((stage,), outputs), *stage.finish(why)]
@@ -47,7 +47,7 @@ class Pipe:
 
 
 def pipe(*stages: Stage[Any, Any]) -> Pipe:
-    """Combine stages: the output of each is the input of the next."""
+    """Return the `stages` as one: the output of each is the input of the next."""
     return Pipe(stages)
 
 

@@ -14,18 +14,19 @@ from callboard.dialects.grammar import Grammar
 
 
 class Reasoning(msgspec.Struct, frozen=True):
-    """The opening and closing markers of reasoning."""
+    """The marker that `opens` reasoning, and the one that `closes` it."""
 
     opens: str
     closes: str
 
 
 class CallFrame(msgspec.Struct, frozen=True, eq=False, dict=True):
-    """The markers around calls, and the grammars of the calls inside; the first grammar is used for writing.
+    """The markers around calls, and the `grammars` of the calls inside. The first one is for writing.
 
-    `each` is the template around one call, `section` around all of them, with `{call}` and `{calls}`. Their words,
-    without brackets, open and close the frame, unless `opens` and `closes` are set. When reading, one of the openers is
-    enough, and a closer may be missing. A frame without openers begins with the head of a grammar.
+    `join` is between two calls. `each` is the template around one call, `section` around all of them, with `{call}` and
+    `{calls}`. Their words, without brackets, open and close the frame, unless `opens` and `closes` are set. When
+    reading, one of the openers is enough, and a closer may be missing. A frame without openers begins with the head of
+    a grammar.
     """
 
     grammars: tuple[Grammar, ...]
@@ -43,26 +44,31 @@ class CallFrame(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     @cached_property
     def openers(self) -> tuple[str, ...]:
+        """Words that open the frame."""
         if self.opens is not None:
             return self.opens
         return _words(self.section.partition("{calls}")[0]) + _words(self.each.partition("{call}")[0])
 
     @cached_property
     def closers(self) -> tuple[str, ...]:
+        """Words that close the frame."""
         if self.closes is not None:
             return self.closes
         return _words(self.each.partition("{call}")[2]) + _words(self.section.partition("{calls}")[2])
 
 
 class Fence(msgspec.Struct, frozen=True, eq=False):
-    """Calls in a fence of three or more backticks or tildes that names one of these languages."""
+    """Calls in a `frame` within a fence of three or more backticks or tildes that names one of the `languages`."""
 
     languages: frozenset[str]
     frame: CallFrame
 
 
 class Dialect(msgspec.Struct, frozen=True, eq=False, dict=True):
-    """One way to write calls."""
+    """One way to write calls: its `name`, a `summary` with an example, and its `frames`.
+
+    `fences` are frames in code fences. `reasoning` are the markers of thoughts.
+    """
 
     name: str
     summary: str
@@ -93,11 +99,12 @@ class Dialect(msgspec.Struct, frozen=True, eq=False, dict=True):
     """The frame for writing calls, if it is not the first."""
 
     def covers(self, dialect: Dialect) -> bool:
-        """Whether the dialect reads everything that the other dialect writes."""
+        """Return whether this dialect reads everything that `dialect` writes."""
         return any(each is dialect for each in (self, *self.alternatives))
 
     @property
     def render_frame(self) -> CallFrame:
+        """The frame for writing calls."""
         return self.rendered_as or self.frames[0]
 
     def all_frames(self) -> Iterator[tuple[Dialect, CallFrame]]:
@@ -113,6 +120,7 @@ class Dialect(msgspec.Struct, frozen=True, eq=False, dict=True):
                 yield dialect, dialect.prefilled
 
     def all_fences(self) -> Iterator[tuple[Dialect, Fence]]:
+        """Yield all fences, each with its dialect."""
         for dialect in (self, *self.alternatives):
             for fence in dialect.fences:
                 yield dialect, fence

@@ -62,13 +62,16 @@ class Grammar(msgspec.Struct, frozen=True, eq=False):
             head: The head at the buffer's position. It is not read yet.
             declared: Only the name of a declared tool makes a call.
 
+        Returns:
+            A generator that reads from the state, and waits for more text.
+
         Raises:
             NotACall: There is no call. Raised only before a call was opened.
         """
         raise NotImplementedError
 
     def render(self, call: InvocationCanister, index: int = 0) -> str:
-        """Return the text of a call; `index` is its position in the reply. Raises NotSpellable."""
+        """Return the text of `call`; `index` is its position in the reply. Raises NotSpellable."""
         raise NotImplementedError
 
 

@@ -77,7 +77,7 @@ class Parser:
         return self._state.markers.dialect
 
     def feed(self, text: str, /) -> list[Event]:
-        """Return the events that are certain with this text."""
+        """Return the events that are certain with this `text`."""
         state = self._state
         idle = state.idle_pattern
         if self._untouched or (idle is not None and idle.search(text) is None):
@@ -91,7 +91,7 @@ class Parser:
         return state.take_events()
 
     def finish(self, why: Why = "stop", /) -> list[Event]:
-        """Return the events of the held text."""
+        """Return the events of the held text. `why` says how the reply ended."""
         state = self._state
         state.why = why
         try:
@@ -126,6 +126,10 @@ def parse(
     start_in_reasoning: bool = False,
     identify: Identify | None = None,
 ) -> list[Event]:
-    """Return the events of a whole text."""
+    """Return the events of a whole `text`.
+
+    `tools` are the declared tools, and `dialect` is the format of calls. `why` says how the reply ended. With
+    `start_in_reasoning` the text begins inside reasoning. `identify` makes the identifiers of calls.
+    """
     parser = Parser(tools, dialect, start_in_reasoning=start_in_reasoning, identify=identify)
     return [*parser.feed(text), *parser.finish(why)]

@@ -15,7 +15,7 @@ from callboard.text.suggest import suggest
 
 
 def get_dialect(name: str) -> Dialect:
-    """Return the dialect with that name, ours or a plug-in's. Case does not matter, and `-` and `_` are the same.
+    """Return the dialect `name`, ours or a plug-in's. Case does not matter, and `-` and `_` are the same.
 
     Raises CallerError.
     """
@@ -31,7 +31,7 @@ def get_dialect(name: str) -> Dialect:
 
 
 def dialect_of(names: Sequence[str]) -> Dialect:
-    """Return the dialect with this name. For several names, the first call decides which of them reads it.
+    """Return the dialect of `names`. If there are several, the first call decides which of them reads it.
 
     Raises CallerError.
     """
@@ -41,7 +41,7 @@ def dialect_of(names: Sequence[str]) -> Dialect:
 
 @lru_cache(maxsize=256)
 def either(dialects: tuple[Dialect, ...]) -> Dialect:
-    """Return a dialect that reads the one of these that makes the first call."""
+    """Return a dialect that reads the one of `dialects` that makes the first call."""
     spoken = tuple(dict.fromkeys([each for dialect in dialects for each in (dialect.alternatives or (dialect,))]))
     names = ", ".join([dialect.name for dialect in dialects])
     reasoning = tuple(dict.fromkeys([each for dialect in spoken for each in dialect.reasoning]))
@@ -56,7 +56,7 @@ def either(dialects: tuple[Dialect, ...]) -> Dialect:
 
 
 def dialect_of_template(template: str) -> Dialect | None:
-    """Return the dialect that the text of a chat template teaches, or None.
+    """Return the dialect that the chat template `template` teaches, or None.
 
     If several rows match, the row with the longest matching set of words is used.
     """

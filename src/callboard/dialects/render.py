@@ -28,7 +28,10 @@ _TOLD = (InvocationStarted, ArgumentsPiece, InvocationEnded)
 
 
 def render_tools(dialect: Dialect, tools: Iterable[ToolDeclaration]) -> str:
-    """Return the part of a system prompt with the tools and how to call them. The same tools give the same text."""
+    """Return the part of a system prompt with the `tools` and how to call them in the `dialect`.
+
+    The same tools give the same text.
+    """
     lines = [
         to_json({"name": tool.name, "description": tool.full_description, "parameters": dict(tool.schema)})
         for tool in tools
@@ -53,14 +56,14 @@ def _instructions(dialect: Dialect) -> str:
 
 
 def render_call(dialect: Dialect, call: InvocationCanister, tools: Iterable[ToolDeclaration] | None = None) -> str:
-    """Return one call as the dialect spells it. Raises NotSpellable."""
+    """Return `call` as the `dialect` writes it. `tools` have the types of its arguments. Raises NotSpellable."""
     return render_calls(dialect, [call], tools)
 
 
 def render_calls(
     dialect: Dialect, calls: Sequence[InvocationCanister], tools: Iterable[ToolDeclaration] | None = None
 ) -> str:
-    """Return the calls of one reply as the dialect spells them. `tools` have the types of their arguments.
+    """Return the `calls` of one reply as the `dialect` writes them. `tools` have the types of their arguments.
 
     Raises NotSpellable for calls that would be read differently. If a dialect writes JSON, arguments that are not an
     object are written as the model wrote them.
@@ -101,7 +104,10 @@ def render_action(thought: str, *, call: InvocationCanister | None = None, answe
 
 
 def render_result(dialect: Dialect, result: ResultCanister, name: str = "", number: int = 1) -> str:
-    """Return a call's result as the dialect writes it. `number` and `name` are for dialects without their own form."""
+    """Return the `result` of a call as the `dialect` writes it.
+
+    `number` and `name` are for dialects without their own form.
+    """
     text = join_texts(result_contents(result))
     if dialect.result:
         return dialect.result.replace("{content}", text, 1)
@@ -110,7 +116,7 @@ def render_result(dialect: Dialect, result: ResultCanister, name: str = "", numb
 
 
 def render_in_prose(invocation: InvocationCanister, result: ResultCanister | None) -> str:
-    """Return a call and its result in plain words."""
+    """Return the call `invocation` and its `result` in plain words."""
     arguments: Mapping[str, Any] = invocation.arguments or {}
     call = f"{invocation.name}({', '.join(f'{key}={to_json(value)}' for key, value in arguments.items())})"
     if result is None:

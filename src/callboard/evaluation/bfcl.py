@@ -46,7 +46,9 @@ _rows: msgspec.json.Decoder[_When2CallRow] = msgspec.json.Decoder(_When2CallRow)
 
 
 def load_when2call(path: Path) -> list[Task]:
-    """Return the tasks of a file, or of the first known file in a directory. A task's category is its right answer.
+    """Return the tasks of the file `path`, or of the first known file in a directory.
+
+    A task's category is its right answer.
 
     Raises:
         CallerError: There is no such file, or a line is not in When2Call's format.

@@ -257,7 +257,7 @@ _NEAREST: Final[tuple[Label, ...]] = ("malformed_json", "wrong_tool")
 
 
 def check_step(task: Task, step: Step, attempt: Attempt) -> Judgement:
-    """Judge whether the attempt solves the step of the task."""
+    """Return whether the `attempt` solves the `step` of the `task`."""
     if attempt.failure:
         return Judgement(False, "", f"the reply failed: {attempt.failure}")
     wrong = _compare(task.tools, step, attempt.calls) or _compare_answer(step, attempt.text)

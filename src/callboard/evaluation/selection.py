@@ -21,7 +21,7 @@ from callboard.text.display import display
 
 
 def sample(tasks: Iterable[Task], counts: Mapping[str, int], seed: int, *, exclude: Collection[str] = ()) -> list[Task]:
-    """Choose tasks of each category, in the order of the categories in `counts`.
+    """Return some tasks of each category, in the order of the categories in `counts`.
 
     Args:
         tasks: The tasks to choose from.

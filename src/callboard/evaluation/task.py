@@ -40,7 +40,7 @@ Label: TypeAlias = Literal[
 
 
 class ExpectedCall(msgspec.Struct, frozen=True, omit_defaults=True):
-    """An expected call, with the accepted values of each argument in BFCL's format.
+    """An expected call of the tool `name`, with the accepted values of each of its `arguments` in BFCL's format.
 
     The value "" means that the argument is optional. Each value inside an object is again a list of accepted values.
     Texts are compared as in BFCL, without case, spaces and `,./-_*^`. Arguments in `verbatim` have to match exactly.
@@ -52,7 +52,7 @@ class ExpectedCall(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class ScriptedResult(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The result of a tool in a task: a text, and an `error` if the call fails."""
+    """The result of a tool in a task: a `text`, and an `error` if the call fails."""
 
     text: str
     error: ToolError | None = None
@@ -76,7 +76,10 @@ class Step(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Task(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Steps with the same tools. `suite` is the source (`bfcl`, `when2call`, `callboard`, or a file's name)."""
+    """The `steps` of one task with the same `tools`, named by its `identifier` in a `category`.
+
+    `suite` is the source (`bfcl`, `when2call`, `callboard`, or a file's name).
+    """
 
     identifier: str
     suite: str
@@ -86,7 +89,7 @@ class Task(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Attempt(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A model's reply at a step: its calls from `Fold`, its text, its ending and its usage.
+    """A model's reply at a step: its `calls` from `Fold`, `text`, `ending`, `notes`, `usage` and `seconds`.
 
     A call whose arguments are not a JSON object has the arguments None. `failure` is the message of a failed reply.
     Such a step is missed, but does not count against the model.
@@ -104,7 +107,7 @@ class Attempt(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Judgement(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Whether a step is solved, and if not, the label and the reason.
+    """Whether a step is `solved`, and if not, the `label` and the reason `why`.
 
     The label is "" if the step is solved, or if the reply failed.
     """
@@ -119,12 +122,12 @@ _decoder: msgspec.json.Decoder[Task] = msgspec.json.Decoder(Task)
 
 
 def encode_task(task: Task) -> bytes:
-    """Return the task as one line, without the line break."""
+    """Return the `task` as one line, without the line break."""
     return _encoder.encode(task)
 
 
 def decode_task(line: bytes | str, *, path: str = "") -> Task:
-    """Return the task of a line. Raises CallerError with `path` if the line is not a task."""
+    """Return the task of a `line`. Raises CallerError with `path` if the line is not a task."""
     if len(line) > LINE:
         raise CallerError(f"a task of {len(line)} bytes is too long", path=path, hint=f"at most {LINE}")
     try:
@@ -134,7 +137,10 @@ def decode_task(line: bytes | str, *, path: str = "") -> Task:
 
 
 def decode_tasks(lines: Iterable[bytes | str], *, path: str = "") -> Iterator[Task]:
-    """Yield the tasks of a file's lines. Skip empty lines. Raises CallerError with the file and the line."""
+    """Yield the tasks of the `lines` of the file `path`. Skip empty lines.
+
+    Raises CallerError with the file and the line.
+    """
     for number, line in enumerate(lines, 1):
         if line.strip():
             yield decode_task(line, path=f"{path}:{number}")

@@ -48,13 +48,14 @@ _ALERTED: Final = frozenset({"validation", "timeout"})
 
 
 class ParallelExecutor:
-    """Run groups of invocations over one set of invokers, with the state that they share in a run.
+    """Run groups of invocations over one set of `invokers`, with the state that they share in a run.
 
-    Hooks run once per invocation, inside the concurrency limit and without retries; their exceptions end the run. The
-    `policy` limits what tools may read of the files that they find; it does not decide which calls run. `enclose` makes
-    what a tool needs for nested runs. `journal` records when a tool begins, and its result as soon as it is there,
-    after the hooks. At most `limit` invocations run at the same time; with 1 they run in order. `namespaces` holds one
-    mutable mapping for each ensemble, by name.
+    The hooks `before_call` and `after_call` run once per invocation, inside the concurrency limit and without retries;
+    their exceptions end the run. The `policy` limits what tools may read of the files that they find; it does not
+    decide which calls run. `enclose` makes what a tool needs for nested runs. `journal` records when a tool begins, and
+    its result as soon as it is there, after the hooks. At most `limit` invocations run at the same time; with 1 they
+    run in order. `namespaces` holds one mutable mapping for each ensemble, by name. `auxdata` is for the tools'
+    contexts. `on_error` says whether a tool's failure ends the run, and `validated` whether arguments are validated.
     """
 
     def __init__(
@@ -88,7 +89,7 @@ class ParallelExecutor:
     async def run(
         self, invocations: Sequence[InvocationCanister], answered: Mapping[str, ResultCanister] | None = None
     ) -> AsyncGenerator[Event]:
-        """Yield a ResultReady for each invocation, in order. Yield Notes and the progress of tools at once.
+        """Yield a ResultReady for each of the `invocations`, in order. Yield Notes and the progress of tools at once.
 
         An alert precedes a result with invalid arguments or a timeout. If a call fails fast, the calls that have ended
         still yield their results. Closing the generator cancels running calls. `answered` has results of invocations

@@ -81,8 +81,9 @@ class InvocationsProcessor:
 
     `wire` may also be `openai` (chat) or `anthropic` (messages). A message is a mapping, or an object of a provider's
     client with `model_dump`. `policy` says which calls may run; the default asks about tools that want approval.
-    `approve` answers these questions; without it these tools are denied. Use one processor per conversation: it keeps
-    the namespaces of tools. Raises CallerError for an unknown wire and for invalid arguments.
+    `on_error` says whether the failure of a tool is a result or is raised. `approve` answers these questions; without
+    it these tools are denied. Use one processor per conversation: it keeps the namespaces of tools. Raises CallerError
+    for an unknown wire and for invalid arguments.
     """
 
     def __init__(
@@ -112,7 +113,7 @@ class InvocationsProcessor:
         """Number of messages with calls so far. Each message gets its own identifiers for calls."""
 
     def prepare_tools(self, ensembles: Sequence[Ensemble]) -> list[Any]:
-        """Return the tools of the ensembles in the provider's format."""
+        """Return the tools of the `ensembles` in the provider's format."""
         self._lowered = self._wire.encode_request(core.Request("", (), InvokerRegistry(ensembles).declarations))
         return list(self._lowered.body.get("tools", ()))
 
@@ -175,7 +176,7 @@ class InvocationsProcessor:
         return calls
 
     def nativize_results(self, results: Sequence[core.ResultCanister]) -> list[Any]:
-        """Return the messages to send to the provider after its message."""
+        """Return the messages with the `results` to send to the provider after its message."""
         identifiers = [result.invocation_id for result in results]
         calls = [self._called.get(each) or core.InvocationCanister(each, "unknown", {}, "{}") for each in identifiers]
         lowered = self._wire.encode_request(core.Request("", (*calls, *results)))

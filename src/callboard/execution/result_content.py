@@ -72,7 +72,8 @@ _PICTURES = (
 
 
 def make_result(identifier: str, value: Any) -> core.ResultCanister:
-    """Return the result with this value: text as it is, pictures and bytes with their type, the rest as JSON.
+    """Return the result of the call `identifier` with this `value`: text as it is, pictures and bytes with their type,
+    the rest as JSON.
 
     Raises CallerError if the only text of a value is its memory address, as for a generator. Raises
     ToolExecutionFailure for an MCP result that reports a failed call.

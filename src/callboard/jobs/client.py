@@ -67,7 +67,7 @@ class JobClient:
         partition: str = "",
         priority: int = 0,
     ) -> JobHandle:
-        """Queue a run of an agent.
+        """Return the job of a run of an agent, after queueing it.
 
         Args:
             agent: The reference of the agent, as `module:attribute` or `path.py:attribute`. A process that runs jobs of
@@ -112,7 +112,7 @@ class JobClient:
         return JobHandle(self.store, job.id, self.streams, served)
 
     async def get(self, identifier: str, agent: str = "") -> JobHandle:
-        """Find a job by its id, or by the beginning of its id.
+        """Return the job with this id, or whose id begins with it.
 
         Args:
             identifier: The id.
@@ -165,10 +165,10 @@ async def _keep_open(opened: asyncio.Future[JobClient]) -> None:
 
 
 async def submit(agent: str, prompt: UserCanister | ContentLike, **options: Any) -> JobHandle:
-    """Queue a run of an agent, with the options of `JobClient.submit`."""
+    """Return the job that runs `prompt` by `agent`, with the `options` of `JobClient.submit`."""
     return await (await default_client()).submit(agent, prompt, **options)
 
 
 async def get(identifier: str, agent: str = "") -> JobHandle:
-    """Find a job, with the parameters of `JobClient.get`."""
+    """Return the job `identifier` of `agent`, as `JobClient.get` does."""
     return await (await default_client()).get(identifier, agent)

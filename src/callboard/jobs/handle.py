@@ -27,7 +27,7 @@ AT_ONCE: Final = 200
 
 
 class JobEvent(NamedTuple):
-    """An entry with its number and its round, or a piece of the present reply with number 0."""
+    """An entry `item` with its `number` and its `round`, or a piece of the present reply with number 0."""
 
     number: int
     item: Item | Event
@@ -43,7 +43,10 @@ class JobLook(NamedTuple):
 
 
 class JobResult(msgspec.Struct, frozen=True):
-    """The result of a job. `text` is the text of its last reply. `why` is the reason for an incomplete job."""
+    """The result of a job that ended in `state` after `rounds` replies, with its `usage` and `cost`.
+
+    `text` is the text of its last reply. `why` is the reason for an incomplete job.
+    """
 
     state: str
     text: str
@@ -65,7 +68,10 @@ class JobResult(msgspec.Struct, frozen=True):
 
 
 class JobHandle:
-    """One job. Any process with the same database can find it by its `id`."""
+    """One job, by its `identifier`. Any process with the same database can find it by its `id`.
+
+    `store` and `streams` are the database and its live streams. `agent` makes the output.
+    """
 
     def __init__(
         self, store: DurableStore, identifier: str, streams: JobStreams, agent: Agent[Any] | None = None
@@ -83,7 +89,10 @@ class JobHandle:
         return await self._store.get(self.id)
 
     async def result(self) -> JobResult:
-        """Wait until the job has ended, even if it waits for a person. Use `asyncio.timeout` to limit the wait."""
+        """Return the result after the job has ended, even if it waits for a person.
+
+        `asyncio.timeout` limits the wait.
+        """
         with self._streams.subscribe(self.id, pieces=False) as news:
             while not (job := await self.read()).has_ended:
                 await news.next(LOOK_SECONDS)
@@ -132,7 +141,10 @@ class JobHandle:
         await self._store.answer(self.id, call_id, verdict, digest=digest, by=by or find_user_name(), **options)
 
     async def cancel(self, reason: str = "cancelled") -> None:
-        """End the job, its model call and its commands, on any host. Do nothing if the job has ended."""
+        """End the job, its model call and its commands, on any host, with the `reason`.
+
+        Do nothing if the job has ended.
+        """
         await self._store.request_cancel(self.id, reason)
 
 

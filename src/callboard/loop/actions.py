@@ -11,7 +11,7 @@ from callboard.core import Canister, InvocationCanister, ResultCanister, RunStat
 
 
 class CallModel(msgspec.Struct, frozen=True):
-    """Request the reply of round `number`. `last` asks for an answer without calls."""
+    """Request the reply of round `number` to the `canisters`. `last` asks for an answer without calls."""
 
     number: int
     canisters: tuple[Canister, ...]
@@ -19,21 +19,21 @@ class CallModel(msgspec.Struct, frozen=True):
 
 
 class Execute(msgspec.Struct, frozen=True):
-    """Run the invocations, except those that already have a result in `answered`, by identifier."""
+    """Run the `invocations`, except those that already have a result in `answered`, by identifier."""
 
     invocations: tuple[InvocationCanister, ...]
     answered: Mapping[str, ResultCanister]
 
 
 class AskApproval(msgspec.Struct, frozen=True):
-    """Ask a person, and feed the answer as ApprovalAnswered."""
+    """Ask a person about the call `invocation` because of `why`, and feed the answer as ApprovalAnswered."""
 
     invocation: InvocationCanister
     why: str
 
 
 class CheckOutput(msgspec.Struct, frozen=True):
-    """Check the text of a reply that would end the run, and pass what is wrong with it to `answer_check`."""
+    """Check the `text` of a reply that would end the run, and pass what is wrong with it to `answer_check`."""
 
     text: str
 
@@ -45,7 +45,7 @@ class HandOver(msgspec.Struct, frozen=True):
 
 
 class Finish(msgspec.Struct, frozen=True):
-    """End the run. `output` is the text of its last reply; `why` says why it did not complete."""
+    """End the run in `state`. `output` is the text of its last reply; `why` says why it did not complete."""
 
     state: RunState
     output: str

@@ -144,7 +144,7 @@ class ContextWindow:
         return (*self._head, *self._tail)
 
     def count(self, usage: core.Usage) -> None:
-        """Learn from the number of input tokens that a backend reports for the last view."""
+        """Learn from the input tokens in the `usage` that a backend reports for the last view."""
         if usage.input <= 0:
             return
         if self._counted is not None and self._counted[0] != self._shown_times:

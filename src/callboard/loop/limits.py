@@ -46,7 +46,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 class Budget:
-    """The usage of a run, compared with its limits.
+    """The usage of a run, compared with its `limits`; `pricing` has the prices, if they are known.
 
     `outer` is the budget of the enclosing run. Usage counts against both budgets. When either is used up, this run
     stops. Raises CallerError if too many runs are nested.
@@ -76,7 +76,10 @@ class Budget:
         return self.limits.cost is not None or (self._outer is not None and self._outer.is_bounded)
 
     def add(self, usage: Usage, pricing: Pricing | None, now: datetime) -> None:
-        """Count the usage of a reply. Missing token counts make the cost unknown, unless the tokens are free."""
+        """Count the `usage` of a reply at the time `now`, with the prices of `pricing`.
+
+        Missing token counts make the cost unknown, unless the tokens are free.
+        """
         cost = pricing.cost(usage, now) if pricing is not None else None
         if pricing is not None and not (usage.input or usage.output):
             one_each = Usage(input=1, output=1, model=usage.model)
@@ -91,12 +94,12 @@ class Budget:
             self._outer._add(usage, cost)  # noqa: SLF001  # of the same class
 
     def go_on(self, progress: RunProgress) -> None:
-        """Restore the usage from before the interruption."""
+        """Restore the usage from before the interruption out of `progress`."""
         self.usage, self.calls = progress.usage, progress.calls
         self.spent, self._is_priced = progress.cost, self._is_priced and progress.is_priced
 
     def add_calls(self, count: int) -> None:
-        """Count calls that have run."""
+        """Count `count` calls that have run."""
         self.calls += count
         if self._outer is not None:
             self._outer.add_calls(count)

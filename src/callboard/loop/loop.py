@@ -231,7 +231,7 @@ class Loop:
         return self.budget.cost
 
     def start(self, now: datetime) -> list[Action]:
-        """Return the first actions of the run."""
+        """Return the first actions of the run, which begins at the time `now`."""
         self._set_deadline(now)
         # A nested run may start when the limits of the outer run are used up.
         if exhausted := self._exhaustion_reason(now):
@@ -273,7 +273,10 @@ class Loop:
         return self._move(self._execute(now))
 
     def recall(self, turn: CalledTurn) -> str:
-        """Count an earlier reply of an interrupted run. Return the name of the handoff that it called, if any."""
+        """Return the name of the handoff that the earlier reply `turn` called, if any.
+
+        Count this reply of an interrupted run.
+        """
         self.rounds += 1
         self._repeated = {} if self._guard is None else self._guard.answers(turn.invocations)
         return self._count_results(turn.pairs)
@@ -315,7 +318,7 @@ class Loop:
         return self._move(self._next_round(now))
 
     def progress(self, now: datetime, finish: Finish | None = None) -> core.RunProgress:
-        """Return the state to resume from if the run is interrupted now, or after `finish`."""
+        """Return the state to resume from if the run is interrupted at the time `now`, or after `finish`."""
         over = finish if finish is not None and finish.state != "pending" else None
         return core.RunProgress(
             rounds=self.rounds - (self.state == "replying"),
@@ -335,22 +338,22 @@ class Loop:
         )
 
     def complete_result(self, result: core.ResultCanister) -> core.ResultCanister:
-        """Return the result of a call that has just ended, with the text that the transcript adds above it."""
+        """Return the `result` of a call that has just ended, with the text that the transcript adds above it."""
         result = self._calls.mark_edited(result)
         first = self._calls.running[0].identifier if self._has_hallucinated else ""
         return _beside_results(result) if result.invocation_id == first else result
 
     def go_on(self, now: datetime) -> list[Action]:
-        """Return the next actions of a loop that has taken over a conversation."""
+        """Return the next actions of a loop that has taken over a conversation at the time `now`."""
         return self._move(self._next_round(now))
 
     def answer_check(self, complaint: str, now: datetime) -> list[Action]:
-        """Return the actions after a CheckOutput. An empty complaint accepts the text."""
+        """Return the actions after a CheckOutput at the time `now`. An empty `complaint` accepts the text."""
         text, self._unchecked = self._unchecked, ""
         return self._move(self._complain(complaint, text, now) if complaint else [Finish("completed", text)])
 
     def feed(self, event: core.Event, now: datetime) -> list[Action]:
-        """Return the actions after an event."""
+        """Return the actions after an `event` at the time `now`."""
         state = self.state
         if state == "replying":
             actions = self._feed_reply(event, now)
@@ -363,7 +366,10 @@ class Loop:
         return self._move(actions) if actions else actions
 
     def stop(self, now: datetime, why: str = "cancelled", state: core.RunState = "cancelled") -> Finish:
-        """End the run from outside. Keep the partial reply, and answer unfinished calls with the reason."""
+        """Return the end of the run in `state`, stopped from outside at the time `now`.
+
+        The partial reply stays, and unfinished calls are answered with the reason `why`.
+        """
         self._reply += self._fold.finish("cancelled")
         text = self._keep_reply(now) if self._reply else self._unchecked
         self._settle_calls("the run was cancelled" if state == "cancelled" else f"the run ended: {why}", now)
@@ -668,7 +674,10 @@ class Loop:
 
 
 def ends_with_model(canisters: Sequence[core.Canister]) -> bool:
-    """Whether the model spoke last. Supervisors do not count: some templates move their words to the start."""
+    """Return whether the model spoke last in `canisters`.
+
+    Supervisors do not count: some templates move them to the start.
+    """
     last = next((each for each in reversed(canisters) if not isinstance(each, core.SupervisorCanister)), None)
     return isinstance(last, core.AssistantCanister)
 

@@ -55,7 +55,7 @@ class RepetitionFilter:
         """Number of units in a row that equal the unit one cycle before, indexed by the cycle's length less one."""
 
     def feed(self, event: core.Event, /) -> list[core.Event]:
-        """Return the event, or the end of the reply."""
+        """Return the `event`, or the end of the reply."""
         if isinstance(event, core.ReplyStarted):
             self._is_stopped = False
         if self._is_stopped:
@@ -83,7 +83,7 @@ class RepetitionFilter:
         return [event]
 
     def finish(self, _why: core.Why = "stop", /) -> list[core.Event]:
-        """Return nothing: the filter holds no events back."""
+        """Return nothing for any `_why`: the filter holds no events back."""
         return []
 
     def _find_end(self, piece: str) -> int | None:

@@ -103,6 +103,7 @@ class McpClient:
 
     @property
     def state(self) -> State:
+        """The state of the connection."""
         return self._reconnector.state
 
     async def start(self) -> None:
@@ -123,7 +124,10 @@ class McpClient:
         idempotent: bool = False,
         on_progress: OnProgress | None = None,
     ) -> CallToolResult:
-        """Call a tool. An `idempotent` call is repeated once after a lost connection."""
+        """Return the answer to a call of the tool `name` with `arguments`; `on_progress` is called with its progress.
+
+        An `idempotent` call is repeated once after a lost connection.
+        """
 
         def do_call(client: Any, deadline: Deadline) -> Awaitable[CallToolResult]:
             async def report_progress(progress: float, total: float | None, message: str | None) -> None:
@@ -161,26 +165,31 @@ class McpClient:
         record(names.MCP_CLIENT_DURATION, seconds, {**about, **failed})
 
     async def tools(self) -> tuple[Tool, ...]:
-        """List all tools, and watch for changes from now on."""
+        """Return all tools, and watch for changes from now on."""
         self._tool_watcher.mark_current()
         tools = await self._request("the list of tools", self._make_lister("list_tools", "tools"))
         self._tool_watcher.set_tools(tools)
         return tools
 
     async def resources(self) -> tuple[Resource, ...]:
+        """Return all resources."""
         return await self._request("the list of resources", self._make_lister("list_resources", "resources"))
 
     async def resource_templates(self) -> tuple[ResourceTemplate, ...]:
+        """Return all templates of resources."""
         listed = self._make_lister("list_resource_templates", "resource_templates")
         return await self._request("the list of resource templates", listed)
 
     async def prompts(self) -> tuple[Prompt, ...]:
+        """Return all prompts."""
         return await self._request("the list of prompts", self._make_lister("list_prompts", "prompts"))
 
     async def read_resource(self, uri: str) -> ReadResourceResult:
+        """Return the content of the resource `uri`."""
         return await self._request(f"the resource {excerpt(uri, 200)}", lambda client, _: client.read_resource(uri))
 
     async def get_prompt(self, name: str, arguments: Mapping[str, str]) -> GetPromptResult:
+        """Return the prompt `name`, filled in with `arguments`."""
         return await self._request(f"the prompt {name}", lambda client, _: client.get_prompt(name, dict(arguments)))
 
     # calls

@@ -120,6 +120,7 @@ class McpEnsemble(Ensemble):
         self._update_tools(await self.client.tools())
 
     async def disconnect(self) -> None:
+        """Close the connection for good."""
         self._closed = True
         if self._retry_task is not None:
             self._retry_task.cancel()
@@ -137,7 +138,7 @@ class McpEnsemble(Ensemble):
         await self.disconnect()
 
     def find_tool(self, invoker: Invoker) -> Tool | None:
-        """Return the server's tool that an invoker calls, or None for our own invokers."""
+        """Return the server's tool that `invoker` calls, or None for our own invokers."""
         return next((tool for tool in self._offered if tool.name == invoker.name), None)
 
     async def list_tools(self) -> tuple[Tool, ...]:
@@ -147,7 +148,9 @@ class McpEnsemble(Ensemble):
     async def call_tool(
         self, name: str, arguments: Mapping[str, Any], /, *, on_progress: OnProgress | None = None
     ) -> CallToolResult:
-        """Call a tool and return the server's answer."""
+        """Return the server's answer to a call of the tool `name` with `arguments`; `on_progress` is called with its
+        progress.
+        """
         repeatable = _is_idempotent(name, self.settings)
         return await self.client.call(name, dict(arguments), idempotent=repeatable, on_progress=on_progress)
 
@@ -280,10 +283,10 @@ class McpEnsemble(Ensemble):
 def create_invoker_from_mcp_tool(
     tool: Tool, client: ToolCaller, *, settings: ServerSettings | None = None, result_store: KeptResults | None = None
 ) -> Invoker:
-    """Make the invoker of a server's tool. An ensemble adds it.
+    """Return the invoker of a server's `tool`, which `client` calls. An ensemble adds it.
 
-    The schema is the server's own, with cleaned texts. Raises SchemaError and DescriptorError if the tool is not safe
-    to show to a model.
+    `settings` has limits, and `result_store` keeps the rest of long results. The schema is the server's own, with
+    cleaned texts. Raises SchemaError and DescriptorError if the tool is not safe to show to a model.
     """
     limits = settings or ServerSettings(name="mcp")
     results = result_store or KeptResults()

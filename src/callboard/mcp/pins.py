@@ -53,14 +53,14 @@ class PinComparison(msgspec.Struct, frozen=True):
 
 
 class Pins:
-    """The pins of servers in a directory, by default in our state directory. With `read_only`, nothing is pinned."""
+    """The pins of servers in a `directory`, by default in our state directory. With `read_only`, nothing is pinned."""
 
     def __init__(self, directory: Path | None = None, *, read_only: bool = False) -> None:
         self._read_only = read_only
         self._directory = directory or state_directory() / "mcp" / "pins"
 
     def compare(self, server: ServerSettings, tools: Iterable[Tool], instructions: str = "") -> PinComparison:
-        """Compare tools and instructions with the pins. The first use pins everything.
+        """Return how `tools` and `instructions` differ from the pins of `server`. The first use pins everything.
 
         Raises:
             CallerError: The file is damaged or cannot be written.
@@ -85,7 +85,10 @@ class Pins:
         )
 
     def accept(self, server: ServerSettings, tools: Iterable[Tool], instructions: str | None = None) -> None:
-        """Pin these tools as they are now, and the instructions unless they are None. Other pins stay."""
+        """Pin these `tools` of `server` as they are now, and the `instructions` unless they are None.
+
+        Other pins stay.
+        """
         pinned = self.get(server) or PinnedServer(server.name)
         self._write(
             server,
@@ -94,7 +97,7 @@ class Pins:
         )
 
     def get(self, server: ServerSettings) -> PinnedServer | None:
-        """Return the pins of a server, or None before its first use. Raises CallerError if the file is damaged."""
+        """Return the pins of `server`, or None before its first use. Raises CallerError if the file is damaged."""
         path = state_file(self._directory, server)
         try:
             return _read(path)
@@ -102,7 +105,7 @@ class Pins:
             return None
 
     def forget(self, name: str) -> bool:
-        """Remove all pins under a name, so that the next use is the first. Return True if there were any."""
+        """Return whether there were any pins under `name`, after removing them. The next use is then the first."""
         files = find_state_files(self._directory, name)
         for path in files:
             path.unlink(missing_ok=True)

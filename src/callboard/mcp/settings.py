@@ -41,7 +41,10 @@ Protocol = Literal["auto", "legacy", "2024-11-05", "2025-03-26", "2025-06-18", "
 
 
 class ServerSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """How to reach a server, and which of its features are used. All times are in seconds."""
+    """How to reach the server `name`, and which of its features are used. All times are in seconds.
+
+    `command` is its program with arguments, or `url` its address. It is used only if it is `enabled`.
+    """
 
     name: str
     transport: Literal["stdio", "http"] = "stdio"
@@ -171,7 +174,7 @@ def _is_file(path: Path) -> bool:
 
 
 def parse_address(address: str, *, name: str = "", **settings: Any) -> ServerSettings:
-    """The settings of the server at an address. Raises CallerError."""
+    """Return the settings of the server at `address`, with a `name` and other `settings`. Raises CallerError."""
     scheme, separator, rest = address.partition("://")
     if separator and scheme == "stdio":
         try:

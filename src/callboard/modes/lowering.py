@@ -38,7 +38,7 @@ _SCRATCHPAD = {"scratchpad": {"type": "string"}}
 
 
 def lower_request(request: core.Request, plan: Plan) -> core.Request:
-    """Return the request without the parts that the mode does not send."""
+    """Return the `request` without the parts that the mode of `plan` does not send."""
     lowered = _DECLARED[plan.mode.declares](request, plan)
     # If the reply may call, it cannot be constrained to the schema of an answer.
     may_constrain = plan.supports_json_schema and (not lowered.tools or lowered.tool_choice == "none")
@@ -61,7 +61,9 @@ def lower_request(request: core.Request, plan: Plan) -> core.Request:
 
 
 def select_dialect(request: core.Request, plan: Plan) -> Dialect | None:
-    """Return the dialect for the reply's text, or None if the model is not asked to call or to use the dialect."""
+    """Return the dialect for the text of the reply to `request`, or None if `plan` does not ask the model to write
+    calls.
+    """
     if plan.watched is None or not request.tools:
         return None
     if request.tool_choice == "none" and (plan.in_prose or not plan.watched.is_only_format):

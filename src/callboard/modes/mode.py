@@ -16,7 +16,11 @@ from callboard.profiles.prices import ListPrices
 
 
 class Mode(msgspec.Struct, frozen=True):
-    """`declares` is the place of the tools; `dialect` is the dialect of calls, or "" for the profile's dialect."""
+    """The mode `name`.
+
+    `declares` is the place of the tools; `dialect` is the dialect of calls, or "" for the profile's. `validated` says
+    whether arguments are validated.
+    """
 
     name: ModeName
     declares: Literal["wire", "constraint", "prompt"]
@@ -45,10 +49,12 @@ class Gate(msgspec.Struct, frozen=True):
 
 
 class Plan(msgspec.Struct, frozen=True):
-    """How a model is asked, decided once before the first byte.
+    """How a model is asked, decided once before the first byte, by its `mode`.
 
-    Calls in texts are written in `dialect`. Texts are searched for calls in `watched`, unless it is None. The other
-    fields come from the Profile.
+    Calls in texts are written in `dialect`. Texts are searched for calls in `watched`, unless it is None. With
+    `in_prose`, calls and results are plain words. These come from the Profile: `starts_in_reasoning`,
+    `calls_in_reasoning`, `gate`, `answer_after`, `on_repeated_call`, `supports_json_schema`, `coding`,
+    `context_tokens`, `max_tools` and `prices`.
     """
 
     mode: Mode
@@ -68,7 +74,7 @@ class Plan(msgspec.Struct, frozen=True):
 
 
 def get_mode(name: str) -> Mode:
-    """Return the mode with this name. Raises CallerError if there is none."""
+    """Return the mode `name`. Raises CallerError if there is none."""
     if name not in MODES:
         raise CallerError(f"no mode {name!r}", hint=f"there are {', '.join(MODES)}")
     return MODES[name]
@@ -122,6 +128,6 @@ def make_plan(resolution: Resolution, mode: str = "", *, base_url: str = "") -> 
 
 
 def get_plan(model: object) -> Plan:
-    """Return the plan that a model carries. The default is native mode without any filters."""
+    """Return the plan that `model` carries. The default is native mode without any filters."""
     carried = getattr(model, "plan", None)
     return carried if isinstance(carried, Plan) else Plan(MODES["native"])

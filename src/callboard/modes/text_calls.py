@@ -27,12 +27,13 @@ _NO_NAMES: Mapping[str, str] = MappingProxyType({})
 
 
 class Watcher:
-    """A Stage around a dialect's parser that turns the calls in the `watched` pieces of a reply into events.
+    """A Stage around the parser of `dialect` that turns the calls in the `watched` pieces of a reply into events.
 
     The watched pieces are its text, or its reasoning if the endpoint separates it. Offsets count all these pieces in
     the reply, in order. A call that repeats one of the `sources` is marked as a quotation, or stays text if
     `quoted_calls` is "text". Without sources this is not checked. `names` maps the names that the model was sent to the
-    declared names, if they differ: a call may have either name, and its event has the declared name.
+    declared names, if they differ: a call may have either name, and its event has the declared name. `tools`,
+    `identify` and `starts_in_reasoning` are for the parser.
     """
 
     def __init__(
@@ -73,7 +74,7 @@ class Watcher:
         self._parsed_indices: dict[int, int] = {}
 
     def feed(self, event: core.Event, /) -> list[core.Event]:
-        """Return the event, or the events from the text in it."""
+        """Return the `event`, or the events from the text in it."""
         if type(event) is self._watched and not (
             self._may_be_opaque and isinstance(event, core.ReasoningPiece) and event.opaque
         ):
@@ -106,7 +107,7 @@ class Watcher:
                 return [*self._flush("stop"), *self._renumber([event], self._native_indices)]
 
     def finish(self, why: core.Why = "stop", /) -> list[core.Event]:
-        """Return the held events."""
+        """Return the held events. `why` says how the reply ended."""
         return self._flush(why)
 
     def _begin(self) -> None:

@@ -19,7 +19,7 @@ NO_CALL = "no tool was called although one was asked for, twice"
 
 
 def create_choice_check(request: core.Request, *, last: bool) -> ToolChoiceCheck | None:
-    """Return the check of a reply to the request, or None if there is nothing to check.
+    """Return the check of a reply to `request`, or None if there is nothing to check.
 
     `last` says that no other attempt will follow.
     """
@@ -41,7 +41,8 @@ def create_choice_check(request: core.Request, *, last: bool) -> ToolChoiceCheck
 class ToolChoiceCheck:
     """A Stage that passes only the permitted events of a reply.
 
-    Only calls of `name` pass; "" permits any. With `single` only the first passes. With `required` text is held.
+    Only calls of `name` pass; "" permits any. With `single` only the first passes. With `required` text is held. `last`
+    says that no other attempt will follow.
     """
 
     def __init__(self, *, name: str, required: bool, single: bool, last: bool) -> None:
@@ -61,6 +62,7 @@ class ToolChoiceCheck:
         return "".join([piece.text for piece in self._held if isinstance(piece, core.TextPiece)])
 
     def feed(self, event: core.Event, /) -> list[core.Event]:
+        """Return the `event` if it is permitted, or the held events before it."""
         match event:
             case core.TextPiece() | core.Logprobs() if self._waits:
                 self._held.append(event)
@@ -77,6 +79,7 @@ class ToolChoiceCheck:
                 return [event]
 
     def finish(self, why: core.Why = "stop", /) -> list[core.Event]:
+        """Return the held events. `why` says how the reply ended."""
         return [] if self._retried else self._release()
 
     def _check_call(
@@ -112,7 +115,7 @@ class ToolChoiceCheck:
 
 
 def remind(request: core.Request, reply_text: str) -> core.Request:
-    """Return the request again, followed by the model's text and a reminder that a call is required."""
+    """Return the `request` again, followed by the model's `reply_text` and a reminder that a call is required."""
     chosen = request.tool_choice
     tool = f"the tool {chosen.name}" if isinstance(chosen, core.NamedTool) else "one of the tools"
     added: Sequence[core.AssistantCanister | core.UserCanister] = (

@@ -15,7 +15,7 @@ _PACKING = re.compile(r"[-_.](?:(?:i?q\d\w*|f16|f32|bf16|fp8|fp16|int4|int8|awq|
 
 
 def model_names(chain: str) -> list[str]:
-    """Return the names in a chain such as `openai:gpt-4o,local:qwen2.5-coder-0.5b`, without surrounding blanks.
+    """Return the names in a `chain` such as `openai:gpt-4o,local:qwen2.5-coder-0.5b`, without surrounding blanks.
 
     A chain that begins with `command:` is one name, whatever it contains. Raises CallerError for an empty name.
     """
@@ -27,13 +27,16 @@ def model_names(chain: str) -> list[str]:
 
 
 def split_provider(name: str, providers: Container[str]) -> tuple[str, str]:
-    """Split `openai:gpt-4o` into ("openai", "gpt-4o"). An unknown provider is part of the model's name."""
+    """Return ("openai", "gpt-4o") for the `name` `openai:gpt-4o`.
+
+    If it is not in `providers`, it is part of the name.
+    """
     provider, colon, model = name.partition(":")
     return (provider, model) if colon and provider in providers else ("", name)
 
 
 def normalise(name: str) -> str:
-    """Return the name in lower case, without vendor prefix, quantisation suffix, and the `:tag` of a build.
+    """Return the `name` in lower case, without vendor prefix, quantisation suffix, and the `:tag` of a build.
 
     A tag with the size stays part of the name: `qwen3-coder:30b` becomes `qwen3-coder-30b`.
     """
@@ -47,7 +50,7 @@ def normalise(name: str) -> str:
 
 
 def matches(pattern: str, model: str) -> bool:
-    """Whether a normalised name begins with the pattern, or has it after a separator."""
+    """Return whether the normalised name `model` begins with the `pattern`, or has it after a separator."""
     at = model.find(pattern)
     while at >= 0:
         if at == 0 or model[at - 1] in "-_./ ":

@@ -32,16 +32,16 @@ class Pricing(Protocol):
     """The prices of a model's tokens, in US dollars."""
 
     def cost(self, usage: Usage, now: dt.datetime) -> float | None:
-        """Return the cost of one reply at a time, or None if it is unknown."""
+        """Return the cost of the `usage` of one reply at the time `now`, or None if it is unknown."""
         ...
 
     def is_known(self, now: dt.datetime) -> bool:
-        """Whether the cost of replies is known."""
+        """Return whether the cost of replies at the time `now` is known."""
         ...
 
 
 class Prices(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """Prices of a million tokens of a model, in US dollars."""
+    """Prices of a million tokens of a model, in US dollars: of its `input` and `output`."""
 
     input: Dollars
     output: Dollars
@@ -55,7 +55,7 @@ class Prices(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """The day of these prices."""
 
     def cost(self, usage: Usage, now: dt.datetime) -> float | None:
-        """Return the cost of one reply."""
+        """Return the cost of the `usage` of one reply. `now` is not needed, because these prices have no times."""
         parts = split_input(usage)
         written = _first(self.cache_write, self.input)
         prices = (self.input, _first(self.cached, self.input), written, _first(self.cache_write_1h, written))
@@ -63,7 +63,7 @@ class Prices(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         return (input_cost + usage.output * self.output) / _MILLION
 
     def is_known(self, now: dt.datetime) -> bool:
-        """Whether the cost of replies is known."""
+        """Return whether the cost of replies at the time `now` is known."""
         return True
 
 
@@ -76,17 +76,17 @@ def split_input(usage: Usage) -> tuple[int, int, int, int]:
 
 
 def format_cost(dollars: float | None) -> str:
-    """Return the cost for people, with four digits after the point; "" if it is unknown."""
+    """Return the `dollars` for people, with four digits after the point; "" if the cost is unknown."""
     return "" if dollars is None else f"${dollars:.4f}"
 
 
 def describe_spent(spent: float, budget: float) -> str:
-    """Report that a budget is spent, with the amounts."""
+    """Return a sentence: the `budget` is spent, with the dollars `spent`."""
     return f"the budget is spent: ${spent:.4g} of ${budget:.4g}"
 
 
 def describe_day_spent(whose: str, spent: float, budget: float) -> str:
-    """Report that a daily budget is spent, with the amounts and the time of its reset."""
+    """Return a sentence: the daily `budget` of `whose` is spent, with the dollars `spent` and the time of its reset."""
     return f"the budget of {whose} for this day is spent: ${spent:.4g} of ${budget:.4g}; it starts again at 00:00 UTC"
 
 
@@ -101,7 +101,10 @@ def _first(price: float | None, otherwise: float) -> float:
 
 
 class Profile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """The facts that decide how a model is asked. The defaults apply to a model without any row."""
+    """The facts that decide how a model is asked. The defaults apply to a model without any row.
+
+    `wire` is the API format and `base_url` the endpoint. `max_tokens` limits replies whose requests set no limit.
+    """
 
     mode: Literal["", "native", "structured", "validated", "parsed"] = ""
     """How tools are offered. "" chooses native if the endpoint `supports_tools` and the model `uses_tools`, otherwise

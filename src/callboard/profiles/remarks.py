@@ -20,7 +20,7 @@ EXAMINED: Final = "examined"
 
 
 class Examination(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """A backend that was examined for facts."""
+    """A backend that was examined for facts on the day `date`."""
 
     url: str = ""
     """Base URL of the backend, or `local:` and the name of a local model."""

@@ -21,7 +21,7 @@ _FACTS = Profile.__struct_fields__
 
 
 class Resolution(msgspec.Struct, frozen=True):
-    """The decisions about a model before anything is sent.
+    """The `profile` of the model `name`, decided before anything is sent.
 
     `provider` is the known provider before the colon ("" for none), and `model` the name on the wire. `sources` has the
     layer that set each fact, and `evidence` the reason for facts whose rows give one. `examined` is the backend in
@@ -38,6 +38,7 @@ class Resolution(msgspec.Struct, frozen=True):
 
     @property
     def mode(self) -> ModeName:
+        """The mode of the profile, or the one that its facts imply."""
         profile = self.profile
         if profile.mode:
             return profile.mode
@@ -47,6 +48,7 @@ class Resolution(msgspec.Struct, frozen=True):
 
     @property
     def mode_reason(self) -> str:
+        """The reason for the mode, in words for people."""
         profile = self.profile
         if profile.mode:
             return f"set by {self.sources['mode']}"
@@ -69,13 +71,13 @@ class Resolution(msgspec.Struct, frozen=True):
         return self.known_from("watch")
 
     def known_from(self, fact: str) -> str:
-        """Return the layer that set the fact, with the evidence of its row."""
+        """Return the layer that set the `fact`, with the evidence of its row."""
         evidence = self.evidence.get(fact)
         return f"{self.sources[fact]}: {evidence}" if evidence else self.sources[fact]
 
 
 def resolve(name: str, user: Mapping[str, Any] | None = None) -> Resolution:
-    """Resolve a model's name; `user` has facts that override all others. Raises CallerError."""
+    """Return what is known about the model `name`; `user` has facts that override all others. Raises CallerError."""
     for fact in user or {}:
         if fact not in _FACTS and remark_kind(fact) is None:
             raise CallerError(f"no fact {fact!r}", path=f"profile of {name}", hint=f"there are {', '.join(_FACTS)}")
@@ -110,9 +112,10 @@ def resolve(name: str, user: Mapping[str, Any] | None = None) -> Resolution:
 
 
 def facts_for(model: str, profiles: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """Return the facts of all patterns that match the model's name. Longer patterns override shorter ones.
+    """Return the facts of all patterns of `profiles` that match the name `model`.
 
-    A pattern may include the provider, as in `openai:gpt-4o`, or be the whole name as it was given.
+    Longer patterns override shorter ones. A pattern may include the provider, as in `openai:gpt-4o`, or be the whole
+    name as it was given.
     """
     if not profiles:
         return {}
@@ -127,7 +130,7 @@ def facts_for(model: str, profiles: Mapping[str, Mapping[str, Any]]) -> dict[str
 
 
 def prices_for(model: str, prices: Mapping[str, Prices]) -> dict[str, Any]:
-    """Return the prices of the longest pattern that matches the model's name, as a fact, or nothing."""
+    """Return the prices of the longest pattern of `prices` that matches the name `model`, as a fact, or nothing."""
     return facts_for(model, {pattern: {"prices": each} for pattern, each in prices.items()})
 
 

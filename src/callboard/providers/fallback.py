@@ -66,10 +66,11 @@ class FallbackModel:
 
     @property
     def name(self) -> str:
+        """The names of the models, with commas."""
         return ",".join([model.name for model in self.models])
 
     def batches(self, request: Request, /) -> AsyncGenerator[list[Event]]:
-        """The reply of the first model that gives one."""
+        """Yield the reply to `request` of the first model that gives one."""
         rest = list(self.models)
         failing = rest[0]
 

@@ -134,6 +134,7 @@ class HttpModel:
 
     @property
     def name(self) -> str:
+        """The name that the caller requested."""
         return self.resolution.name
 
     async def batches(
@@ -206,7 +207,11 @@ class HttpModel:
     def taught_by(
         self, failed: core.ReplyFailed, status: int, request: core.Request, plan: Plan | None = None
     ) -> HttpModel | None:
-        """The same model, asked as a refusal suggests; None where that would change nothing of the request."""
+        """Return this model, asked as the refusal `failed` with `status` suggests; None if the request would stay the
+        same.
+
+        `request` and `plan` are those of the refused attempt.
+        """
         if status not in lessons.STATUSES or self._trials >= lessons.MAX_TRIALS:
             return None
         plan = plan or self.plan
@@ -223,7 +228,7 @@ class HttpModel:
         return None
 
     def with_facts(self, facts: Mapping[str, Any]) -> HttpModel:
-        """The same model with what was learned of its endpoint."""
+        """Return this model with the `facts` that were learned about its endpoint."""
         resolution = self.resolution
         other = copy(self)
         other.learned = {**self.learned, **facts}
@@ -237,7 +242,9 @@ class HttpModel:
         return other
 
     def learn_from(self, other: HttpModel) -> list[core.Event]:
-        """Ask as `other`, which was answered where this one was refused, from now on. The note that says so."""
+        """Return the note that this model is from now on asked as `other`, which was answered where this one was
+        refused.
+        """
         self.resolution, self.learned = other.resolution, other.learned
         if self._trials:
             return []
@@ -247,7 +254,7 @@ class HttpModel:
     # The way out.
 
     def prepare(self, request: core.Request, plan: Plan) -> PreparedRequest:
-        """The request as it is sent."""
+        """Return the `request` as it is sent by `plan`."""
         prepared = self._encode(self._escape(request), plan)
         dropped = (*prepared.dropped, *prepared.encoded.dropped)
         if self._forward_constraint and request.constraint is not None and prepared.adapted.constraint is None:
@@ -255,7 +262,7 @@ class HttpModel:
         return prepared._replace(dropped=dropped)
 
     def post(self, prepared: PreparedRequest, headers: Mapping[str, str]) -> AbstractAsyncContextManager[HttpResponse]:
-        """The endpoint's answer, while the `async with` lasts."""
+        """Return the endpoint's answer to `prepared`, sent with `headers`, while the `async with` lasts."""
         return self.transport.post(
             self.base_url + self.wire.path(prepared.adapted),
             headers={**self.headers, **headers} if headers else self.headers,
@@ -323,14 +330,17 @@ class HttpModel:
     # The way back.
 
     def stages(self, prepared: PreparedRequest, plan: Plan, observer: ExchangeObserver | None) -> core.Pipe:
-        """Bytes to events."""
+        """Return the stages from bytes to events for the reply to `prepared` by `plan`.
+
+        `observer` sees each of them.
+        """
         decoder = self.wire.stream_decoder(self._decode_context(prepared))
         return pipe(SSEDecoder(), SSEPayloads(observer), decoder, *self._event_stages(prepared, plan, observer))
 
     def decode(
         self, data: bytes, prepared: PreparedRequest, plan: Plan, observer: ExchangeObserver | None = None
     ) -> list[core.Event]:
-        """The events of a reply that did not come as a stream."""
+        """Return the events of a whole reply `data` to `prepared` by `plan`. `observer` sees each of them."""
         events = self.wire.decode_response(data, self._decode_context(prepared))
         for stage in self._event_stages(prepared, plan, observer):
             events = [out for event in events for out in stage.feed(event)]

@@ -189,13 +189,25 @@ def open_model(
     transport: Transport | None = None,
     tell: Callable[[str], None] | None = None,
 ) -> PlannedModel:
-    """The model of a name such as `local:qwen2.5-coder-0.5b`, `openai:gpt-4o`, `command:ollama run qwen3`, or any with a `base_url`.
+    """Return the model `name`, such as `local:qwen2.5-coder-0.5b`, `openai:gpt-4o`, or any name with a `base_url`.
 
-    `mode` and `profile` (facts) override what is known of the model; `headers` and `extra_body` are added to
-    every request; `api_key` is by default in the environment variable that the endpoint's profile names;
-    `tell` is called with a line of text before a request is repeated. A plug-in's provider (entry points `callboard.providers`: an object with a
-    `name` and `access(resolution, plan, base_url=, api_key=)`) gives its own model.
-    Raises NoSuchModel or CallerError, before anything is sent.
+    A plug-in's provider makes its own model (entry points `callboard.providers`: an object with a `name` and a method
+    `access(resolution, plan, base_url=, api_key=)`).
+
+    Args:
+        name: `PROVIDER:MODEL`, or `command:PROGRAM ARGUMENTS`.
+        base_url: The endpoint; by default the provider's.
+        api_key: By default the environment variable that the endpoint's profile names.
+        mode: The mode; by default the profile's.
+        profile: Facts that override all others.
+        headers: Headers to add to every request.
+        extra_body: Fields to add to the body of every request.
+        transport: Connections to use; by default new ones.
+        tell: Called with a line of text before a request is repeated.
+
+    Raises:
+        NoSuchModel: No model has this name.
+        CallerError: Another argument cannot work. Nothing was sent.
     """
     resolution = resolve(name, profile)
     facts = resolution.profile

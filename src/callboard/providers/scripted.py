@@ -15,7 +15,7 @@ from callboard.profiles import Resolution, resolve
 
 
 class Call(msgspec.Struct, frozen=True):
-    """A call in a script: the tool's name and its arguments; the identifier is minted if it is empty."""
+    """A call in a script: the tool's `name` and its `arguments`. An empty `identifier` makes one."""
 
     name: str
     arguments: dict[str, Any] = {}
@@ -27,10 +27,10 @@ Reply: TypeAlias = str | Call | Sequence[Part] | Callable[[core.Request], "str |
 
 
 class ScriptedModel:
-    """Replies one item of its script a request, and keeps the requests it got.
+    """A model with a `name` that sends one of its scripted `replies` for each request, and stores the requests.
 
-    A reply is a text, a Call, events, a sequence of these, or a function of the request that gives one.
-    Raises CallerError when the script has run out; `assert_complete` says what was not asked for.
+    A reply is a text, a Call, events, a sequence of these, or a function of the request that returns one of these.
+    `profile` has facts about the model. A request after the last reply raises CallerError.
     """
 
     def __init__(
@@ -43,10 +43,11 @@ class ScriptedModel:
 
     @property
     def name(self) -> str:
+        """The name of the model."""
         return self.resolution.name
 
     async def batches(self, request: core.Request, /) -> AsyncGenerator[list[core.Event]]:
-        """Yield the next reply of the script, one event per batch."""
+        """Yield the next reply of the script for `request`, one event per batch."""
         self.requests.append(request)
         scripted = next(self._replies, None)
         if scripted is None:

@@ -159,22 +159,25 @@ class Transport:
     def post(
         self, url: str, *, headers: Mapping[str, str], body: bytes, on_retry: OnRetry | None = None
     ) -> AbstractAsyncContextManager[HttpResponse]:
-        """The answer to a POST, while the `async with` lasts.
+        """Return the answer to a POST of `body` with `headers` to `url`, while the `async with` lasts.
 
-        Connection failures and `statuses` are retried with growing pauses or those that
-        Retry-After or retry-after-ms ask for, unless x-should-retry says otherwise. Every other status,
-        and the last of those, is a response. If a kept connection closes without an answer, the request is sent again
-        at once. That does not count as an attempt, and `on_retry` is not called.
+        Connection failures and `statuses` are retried with growing pauses or those that Retry-After or retry-after-ms
+        ask for, unless x-should-retry says otherwise. Every other status, and the last of those, is a response. If a
+        kept connection closes without an answer, the request is sent again at once. That does not count as an attempt,
+        and `on_retry` is not called.
 
-        Raises ProviderError with the code `unreachable` (no connection, or it was closed without an answer),
-        `timeout`, or `malformed` (the answer is not HTTP); CallerError if the URL or a header cannot be sent.
+        Raises ProviderError with the code `unreachable` (no connection, or it was closed without an answer), `timeout`,
+        or `malformed` (the answer is not HTTP); CallerError if the URL or a header cannot be sent.
         """
         return self._ask("POST", url, headers, body, on_retry)
 
     def get(
         self, url: str, *, headers: Mapping[str, str], on_retry: OnRetry | None = None
     ) -> AbstractAsyncContextManager[HttpResponse]:
-        """The answer to a GET; everything else is as in `post`."""
+        """Return the answer to a GET of `url` with `headers`, while the `async with` lasts.
+
+        `on_retry` is as in `post`.
+        """
         return self._ask("GET", url, headers, None, on_retry)
 
     async def connect(self, url: str) -> None:

@@ -65,7 +65,7 @@ _candidates: dict[str, Candidate] = {}
 async def find_sandbox(
     *, unconfined: bool = False, prefer: str = "", unattended: bool = False, allow_weaker: bool = False
 ) -> Sandbox:
-    """Find the best sandbox of this machine: bubblewrap, else Landlock. Once found it is kept for the process.
+    """Return the best sandbox of this machine: bubblewrap, otherwise Landlock. The choice holds for the process.
 
     Args:
         unconfined: Take one that confines nothing; only on this request.

@@ -32,7 +32,7 @@ class CommandLimits(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Confinement(msgspec.Struct, frozen=True, kw_only=True):
-    """Access of a command. It gets PATH, LANG, LC_*, TERM and TZ in addition to `environment`."""
+    """Access of a command within `limits`. It gets PATH, LANG, LC_*, TERM and TZ in addition to `environment`."""
 
     workspace: Path
     """Writable, and the command's current directory."""
@@ -56,7 +56,7 @@ class Confinement(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Outcome(msgspec.Struct, frozen=True):
-    """The result of a command."""
+    """The result of a command after `seconds`; `stop_reason` says why it was ended, if it was."""
 
     code: int | None
     """Its exit status, 128 plus the number for a signal, None if it was ended."""
@@ -69,25 +69,28 @@ class Outcome(msgspec.Struct, frozen=True):
 
 
 class Sandbox(Protocol):
-    """Runs commands. `name` is bubblewrap, landlock or none; `notice` says what it does not prevent, "" for nothing.
-
-    `open` lists what a command can change outside of the workspace, `visible` other things that it can see or do there.
-    """
+    """Runs commands in one kind of sandbox."""
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """bubblewrap, landlock or none."""
 
     @property
-    def notice(self) -> str: ...
+    def notice(self) -> str:
+        """What the sandbox does not prevent; "" if it lacks nothing."""
 
     @property
-    def open(self) -> Sequence[str]: ...
+    def open(self) -> Sequence[str]:
+        """What a command can change outside of the workspace."""
 
     @property
-    def visible(self) -> Sequence[str]: ...
+    def visible(self) -> Sequence[str]:
+        """What else a command can see or do outside of the workspace."""
 
     async def run(self, command: Sequence[str], confinement: Confinement, *, stdin: bytes = b"") -> Outcome:
-        """Run a command to its end. All its processes are gone when this returns or raises; cancelling ends them.
+        """Return the outcome of `command` with the input `stdin`, run within `confinement`.
+
+        All its processes are gone when this returns or raises; cancelling ends them.
 
         Raises:
             CallerError: The confinement is impossible.

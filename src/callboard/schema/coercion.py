@@ -45,7 +45,7 @@ _PYTHON: dict[str, type] = {
 
 
 def compile_coercion(schema: Schema, *, fill: bool = True) -> Coercion:
-    """Compile the policy for this schema into a function of a JSON value. `fill` adds the defaults of absent members.
+    """Return the coercions of `schema` as a function of a JSON value. `fill` adds the defaults of absent members.
 
     The schema must not have circular references. Under `anyOf` and `oneOf`, the inside of an object or array is coerced
     only if exactly one branch, besides nulls, allows an object or array. `patternProperties` and conditional parts are
@@ -94,6 +94,7 @@ class Coercion:
         return value
 
     def busy(self) -> bool:
+        """Return whether the coercion can change any value."""
         return bool(
             self.readable or self.whole or self.properties or self.defaults or self.absent_as_null or self.additional
         ) or bool(self.prefix or self.items or self.objects or self.arrays)

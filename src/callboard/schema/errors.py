@@ -23,7 +23,7 @@ Path: TypeAlias = tuple[str | int, ...]
 
 
 class Mistake(msgspec.Struct, frozen=True):
-    """One mistake: its place, such as `edits.0.line`, and its message."""
+    """One mistake: its place `path`, such as `edits.0.line`, and its `message`."""
 
     path: str
     message: str

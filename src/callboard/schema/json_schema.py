@@ -40,7 +40,10 @@ class _Subschema(NamedTuple):
 
 
 class Validator:
-    """A compiled JSON Schema. `schema` is enforced; `dropped` lists the removed keywords and why."""
+    """A compiled JSON Schema: `coerce` changes arguments, and `judge` checks them.
+
+    `schema` is enforced; `dropped` lists the removed keywords and why.
+    """
 
     __slots__ = ("_coerce", "_judge", "dropped", "schema")
 
@@ -51,7 +54,7 @@ class Validator:
         self._coerce = coerce
 
     def validate(self, arguments: Mapping[str, Any], /) -> dict[str, Any]:
-        """Return a copy of the arguments with defaults and coercions.
+        """Return a copy of the `arguments` with defaults and coercions.
 
         Raises ArgumentsInvalid with every mistake.
         """
@@ -62,7 +65,7 @@ class Validator:
 
 
 def compile_schema(schema: Mapping[str, Any], *, path: str = "") -> Validator:
-    """Compile the schema of a tool's arguments. `path` is the source of the schema.
+    """Return the validator of `schema`, the schema of a tool's arguments. `path` is the source of the schema.
 
     Raises SchemaError, with the place, if the schema is invalid, too large or too deep, allows no object, refers to
     other documents, or has a circular reference that stays at the same value.

@@ -48,7 +48,10 @@ _CHOICES: Final = (str, int, float, bool, type(None))
 
 
 class Derived:
-    """A function's `description`, `schema` and argument validator, derived from its signature."""
+    """A function's `description`, `schema` and argument validator, derived from its signature.
+
+    `adapter` is pydantic's, and `defaults` are those of the parameters.
+    """
 
     __slots__ = ("_coerce", "_defaults", "_extra", "_lenient", "_parse", "_refusal", "description", "schema")
 
@@ -67,7 +70,7 @@ class Derived:
         self._defaults = defaults
 
     def validate(self, arguments: Mapping[str, Any], /) -> dict[str, Any]:
-        """Return the arguments as Python values, with defaults, ready to pass as keywords.
+        """Return the `arguments` as Python values, with defaults, ready to pass as keywords.
 
         Raises ArgumentsInvalid with every mistake.
         """
@@ -94,12 +97,15 @@ class Derived:
 
 
 def check_signature(function: Function, *, skip: Collection[str] = frozenset()) -> None:
-    """Raise ToolDefinitionError if the function cannot be a tool. Only its signature is checked."""
+    """Raise ToolDefinitionError if `function` cannot be a tool.
+
+    Only its signature is checked, without the names `skip`.
+    """
     _parameters(function, skip)
 
 
 def derive(function: Function, *, skip: Collection[str] = frozenset()) -> Derived:
-    """Derive the schema, description and validator of a function; `skip` names parameters that are not arguments.
+    """Return the schema, description and validator of `function`; `skip` names parameters that are not arguments.
 
     Raises ToolDefinitionError with the function and the parameter.
     """
@@ -126,7 +132,7 @@ def derive(function: Function, *, skip: Collection[str] = frozenset()) -> Derive
 
 
 def derive_output(function: Function) -> dict[str, Any] | None:
-    """Return the schema of the object that a function returns, or None without such an annotation."""
+    """Return the schema of the object that `function` returns, or None without such an annotation."""
     function = inspect.unwrap(_documented_function(function))
     returned = inspect.signature(function).return_annotation
     if returned is inspect.Signature.empty:

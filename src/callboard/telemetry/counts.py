@@ -29,7 +29,7 @@ OnToolCall: TypeAlias = Callable[[str, float, Outcome], None]
 
 
 class ToolCount(msgspec.Struct, frozen=True):
-    """The calls of one tool since the process started."""
+    """The `calls` of the tool `name` since the process started, and its `failures` by category."""
 
     name: str
     calls: int
@@ -39,6 +39,7 @@ class ToolCount(msgspec.Struct, frozen=True):
 
     @property
     def failed(self) -> int:
+        """Number of failed calls."""
         return sum(self.failures.values())
 
 

@@ -33,7 +33,7 @@ switch: Final = Switch()
 
 
 class NoSpan:
-    """The span of a process without telemetry."""
+    """The span of a process without telemetry. Its `headers` are empty."""
 
     headers: Mapping[str, str] = _NOTHING
     max_content = 0
@@ -47,18 +47,19 @@ class NoSpan:
         pass
 
     def set(self, attributes: Attributes) -> None:
-        pass
+        """Ignore the `attributes`."""
 
     def set_content(self, name: str, content: Any) -> None:
-        pass
+        """Ignore the `content` of the attribute `name`."""
 
     def fail(self, kind: str) -> None:
-        pass
+        """Ignore the failure `kind`."""
 
     def end(self) -> None:
-        pass
+        """Do nothing."""
 
     async def during(self, awaited: Awaitable[_T]) -> _T:
+        """Return what `awaited` returns."""
         return await awaited
 
 
@@ -92,7 +93,7 @@ def open_span(
 
 
 def record(metric: Metric, value: float, attributes: Attributes) -> None:
-    """Add a measured value to a histogram."""
+    """Add the measured `value` with its `attributes` to the histogram of `metric`."""
     if switch.recorder is not None:
         switch.recorder.record(metric, value, attributes)
 

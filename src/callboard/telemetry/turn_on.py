@@ -51,16 +51,16 @@ class TelemetrySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
                 raise ValueError("an endpoint begins with http:// or https:// and a host")
 
     def captures(self, environ: Mapping[str, str]) -> bool:
-        """Return whether the settings or the environment ask for content."""
+        """Return whether the settings or `environ` ask for content."""
         return self.capture_content or environ.get(CAPTURE_VARIABLE, "").lower() in _CAPTURES
 
     def log_format(self, environ: Mapping[str, str]) -> LogFormat:
-        """Return the format of log lines. CALLBOARD_LOGS overrides the file."""
+        """Return the format of log lines. CALLBOARD_LOGS of `environ` overrides the file."""
         return "json" if environ.get(LOGS_VARIABLE, self.logs).lower() == "json" else "text"
 
 
 def wants_telemetry(settings: TelemetrySettings, environ: Mapping[str, str]) -> bool:
-    """Return whether the settings or the environment set an endpoint, and telemetry is not disabled."""
+    """Return whether `settings` or `environ` set an endpoint, and telemetry is not disabled."""
     if environ.get("OTEL_SDK_DISABLED", "").lower() == "true":
         return False
     variables = (_ENDPOINT, *[_variable(signal) for signal in _SIGNALS])

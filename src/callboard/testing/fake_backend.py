@@ -29,13 +29,19 @@ Payload: TypeAlias = Mapping[str, Any] | str | bytes
 
 
 class Raw(msgspec.Struct, frozen=True):
-    """Unchanged payloads. In a stream, a mapping or a string is the data of one frame, and bytes are not framed."""
+    """Unchanged payloads in `chunks`.
+
+    In a stream, a mapping or a string is the data of one frame; bytes are not framed.
+    """
 
     chunks: Sequence[Payload]
 
 
 class StatusReply(msgspec.Struct, frozen=True):
-    """A response with a status. A mapping is sent as JSON, other bodies unchanged. None sends an error of OpenAI."""
+    """A response with the status `code` and `headers`. A mapping in `body` is sent as JSON, other bodies unchanged.
+
+    None sends an error of OpenAI.
+    """
 
     code: int
     body: Payload | None = None
@@ -43,20 +49,20 @@ class StatusReply(msgspec.Struct, frozen=True):
 
 
 class Html(msgspec.Struct, frozen=True):
-    """A web page instead of JSON, as from a proxy or a login page."""
+    """A web page `body` instead of JSON with the status `code`, as from a proxy or a login page."""
 
     code: int = 200
     body: str = _PAGE
 
 
 class Cut(msgspec.Struct, frozen=True):
-    """The events, and then a dropped connection. A reply that is not streamed does not start."""
+    """The events `after` which the connection drops. A reply that is not streamed does not start."""
 
     after: Sequence[Event] = ()
 
 
 class Silence(msgspec.Struct, frozen=True):
-    """The events, and then nothing until the client leaves. A reply that is not streamed does not start."""
+    """The events `after` which nothing comes until the client leaves. A reply that is not streamed does not start."""
 
     after: Sequence[Event] = ()
 
@@ -66,7 +72,7 @@ Replies: TypeAlias = Sequence[Reply] | Callable[[dict[str, Any]], Reply]
 
 
 class ReceivedRequest(msgspec.Struct, frozen=True):
-    """A received request.
+    """A received request, with its `method` and `path`.
 
     The names of `headers` ignore case. `body` is the decoded JSON, None if there is none. `refused_by` is the name of
     the strict rule that refused the request, "" if there is none.

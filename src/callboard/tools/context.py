@@ -41,10 +41,10 @@ class Context:
     """The context of an invocation.
 
     `auxdata` comes from the caller of the run or from the configuration; do not change it. `namespace` is the tool's
-    own state, one mapping for each ensemble and run. `invoker` is the tool that is being called.
-    `progress(done, total, message)` reports the tool's progress to the run as a ToolProgress, from any thread.
-    `permits(path)` says whether the run's rules permit a path that the call's arguments do not name, relative to the
-    root of its ensemble. Tools that find files need it. `run` is the run that called the tool, or None;
+    own state, one mapping for each ensemble and run. `invoker` is the tool that is being called. `progress`, called
+    with `done`, `total` and a message, reports the tool's progress to the run as a ToolProgress, from any thread.
+    `permits`, called with a path, says whether the run's rules permit a path that the call's arguments do not name,
+    relative to the root of its ensemble. Tools that find files need it. `run` is the run that called the tool, or None;
     `Agent.run(..., context=context)` starts a nested run. `call_key` names the call in a durable job, elsewhere it is
     empty. A call that runs again after a crash keeps its key, so a service can use it as an idempotency key.
     """

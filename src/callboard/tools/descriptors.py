@@ -35,10 +35,11 @@ Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0)]
 
 
 class InvokerDescriptor(msgspec.Struct, frozen=True, kw_only=True):
-    """One tool. `path` is the place of its description; every other field and every option is a key.
+    """One tool: its `name`, `description` and `options`, and whether it is `enabled`.
 
-    `callable` is `package.module:function`; by default the name is looked up in the ensemble's module. `arguments` is
-    a JSON Schema, by default the schema of the function's signature. A Tool brings its own values of other options.
+    `path` is the place of its description. `callable` is `package.module:function`; by default the name is looked up in
+    the ensemble's module. `arguments` is a JSON Schema, by default the schema of the function's signature. A Tool
+    brings its own values of other options.
     """
 
     name: Name
@@ -58,7 +59,10 @@ class Defaults(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class EnsembleDescriptor(msgspec.Struct, frozen=True, kw_only=True):
-    """One ensemble. With `search` models have to search for its tools. `options` are for its module, at `places`."""
+    """One ensemble: its `name`, whether it is `enabled`, its `module`, `defaults` and `invokers`; `path` is its place.
+
+    With `search` models have to search for its tools. `options` are for its module, at `places`.
+    """
 
     name: Name
     enabled: bool = True
@@ -101,9 +105,10 @@ def dotted_path(keys: Keys) -> str:
 
 
 def read_invoker(values: Mapping[str, Any], where: Where = dotted_path) -> InvokerDescriptor:
-    """Read an invoker from `[invoker]`, `[arguments]`, `[cli]` and `[subjects]`; `[invoker]` may be flattened.
+    """Return the invoker in `values`, read from `[invoker]`, `[arguments]`, `[cli]` and `[subjects]`; `[invoker]` may
+    be flattened.
 
-    Raises DescriptorError.
+    `where` names the place of a key. Raises DescriptorError.
     """
     flat, place = _flat(values, "invoker", INVOKER_TABLES, where)
     refuse_unknown(flat, INVOKER_KEYS, place)
@@ -115,10 +120,11 @@ def read_invoker(values: Mapping[str, Any], where: Where = dotted_path) -> Invok
 def read_ensemble(
     values: Mapping[str, Any], where: Where = dotted_path, source: Source | None = None
 ) -> EnsembleDescriptor:
-    """Read an ensemble from `[ensemble]`, `[defaults]` and `[[invokers]]`; `[ensemble]` may be flattened.
+    """Return the ensemble in `values`, read from `[ensemble]`, `[defaults]` and `[[invokers]]`; `[ensemble]` may be
+    flattened.
 
-    `source` reads each invoker that has a `source`. Raises DescriptorError, also if two enabled invokers have the same
-    name.
+    `where` names the place of a key. `source` reads each invoker that has a `source`. Raises DescriptorError, also if
+    two enabled invokers have the same name.
     """
     flat, place = _flat(values, "ensemble", ENSEMBLE_TABLES, where)
     known = {key: value for key, value in flat.items() if key in ENSEMBLE_KEYS}
@@ -214,7 +220,7 @@ def _refuse_twice(invokers: Collection[InvokerDescriptor]) -> None:
 
 
 def make_invoker(descriptor: InvokerDescriptor, function: Callable[..., Any]) -> Invoker:
-    """Return the invoker of a Tool, a plain function, or `async def f(context, arguments)`.
+    """Return the invoker of `descriptor` and `function`: a Tool, a plain one, or `async def f(context, arguments)`.
 
     The schema in `arguments` validates the arguments; without one the schema is derived from the signature. Raises
     DescriptorError if the function and the descriptor do not match.

@@ -20,7 +20,7 @@ ToolLike: TypeAlias = Tool[..., Any] | Invoker | Callable[..., Any]
 
 
 class Ensemble:
-    """A group of invokers: local functions, a TOML file, one MCP server.
+    """A group of invokers with a `name`: local functions, a TOML file, one MCP server.
 
     `invokers` holds invokers, tools and plain functions, or maps names to invokers. `configuration` may set `timeout`
     (seconds) and `max_retries` for all of them, and any settings that its tools read. Its `search` says whether models
@@ -62,7 +62,7 @@ class Ensemble:
         return MappingProxyType(self._invokers)
 
     def add_invoker(self, invoker: ToolLike) -> Invoker:
-        """Add an invoker, a tool or a function, and return its invoker. Another ensemble's invoker is copied.
+        """Return the invoker of the tool or function `invoker`, after adding it. Another ensemble's invoker is copied.
 
         Raises DescriptorError if the name is taken.
         """
@@ -78,7 +78,7 @@ class Ensemble:
         return added
 
     def access_invoker(self, name: str) -> Invoker:
-        """Return the invoker with this name. Raises NoSuchTool with the nearest names."""
+        """Return the invoker with the `name`. Raises NoSuchTool with the nearest names."""
         try:
             return self.invokers[name]
         except KeyError:
@@ -133,7 +133,7 @@ def _check_names(invokers: Mapping[str, Invoker], path: str) -> None:
 
 
 def as_invoker(tool: ToolLike) -> Invoker:
-    """Return the invoker of a function, a Tool or an Invoker. Raises ToolDefinitionError for anything else."""
+    """Return the invoker of `tool`: a function, a Tool or an Invoker. Raises ToolDefinitionError for anything else."""
     if isinstance(tool, Invoker):
         return tool
     if isinstance(tool, Tool):
@@ -180,7 +180,7 @@ def refuse_same_names(placed: Iterable[tuple[str, str]]) -> None:
 
 
 class InvokerRegistry(Mapping[str, Invoker]):
-    """The invokers of a conversation by the names that models use, in the order of the ensembles.
+    """The invokers of `ensembles` by the names that models use, in the order of the ensembles.
 
     A unique name stays plain. Otherwise the ensemble's name precedes it. The registry never changes, so a name means
     one tool for the whole conversation. `declarations` are the tools as models see them. The wire encodes characters
@@ -205,12 +205,12 @@ class InvokerRegistry(Mapping[str, Invoker]):
         )
 
     def is_made_of(self, ensembles: Iterable[Ensemble]) -> bool:
-        """Whether the registry still has exactly the invokers of these ensembles."""
+        """Return whether the registry still has exactly the invokers of these `ensembles`."""
         every = [invoker for _, invoker in _every(ensembles)]
         return len(every) == len(self) and all(map(is_, every, self._invokers.values()))
 
     def allowed_declarations(self, policy: Policy) -> tuple[ToolDeclaration, ...]:
-        """Return the declarations, without the tools that the policy always forbids."""
+        """Return the declarations, without the tools that `policy` always forbids."""
         hidden = {name for name, invoker in self._invokers.items() if policy.forbids(invoker)}
         return tuple([each for each in self.declarations if each.name not in hidden]) if hidden else self.declarations
 

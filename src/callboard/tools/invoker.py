@@ -113,7 +113,7 @@ class Invoker(HasOptions):
 
     @classmethod
     def of(cls, tool: Tool[..., Any]) -> Invoker:
-        """Return the invoker of a Tool. This derives the schema."""
+        """Return the invoker of the Tool `tool`. This derives the schema."""
         return cls(
             tool.name,
             invocable_of(tool.function, tool.context_parameter),
@@ -157,7 +157,7 @@ class Invoker(HasOptions):
         return await value if is_async(self.invocable) else value
 
     def resolve_flags(self, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return the arguments, with each flag of `cli` replaced by its argument.
+        """Return the `arguments`, with each flag of `cli` replaced by its argument.
 
         Raises ArgumentsInvalid if both the flag and its argument are present.
         """
@@ -179,7 +179,7 @@ class Invoker(HasOptions):
         return {self.cli[key] if key in flags else key: value for key, value in arguments.items()}
 
     def coerce(self, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return the arguments with defaults and coercions, or unchanged if they do not fit."""
+        """Return the `arguments` with defaults and coercions, or unchanged if they do not fit."""
         try:
             arguments = self.resolve_flags(arguments)
             return self._validator.validate(arguments)
@@ -187,7 +187,7 @@ class Invoker(HasOptions):
             return arguments
 
     def find_mistake(self, arguments: Mapping[str, Any]) -> str:
-        """Return what is wrong with the arguments, in words for the model; empty if they fit."""
+        """Return what is wrong with the `arguments`, in words for the model; empty if they fit."""
         try:
             self._validator.validate(self.resolve_flags(arguments))
         except ArgumentsInvalid as invalid:
@@ -195,14 +195,14 @@ class Invoker(HasOptions):
         return ""
 
     def is_idempotent(self, arguments: Mapping[str, Any]) -> bool:
-        """Whether this call may be repeated without any effect that others notice."""
+        """Return whether a call with these `arguments` may be repeated without any effect that others notice."""
         return self.idempotent if self.repeatable is None else self.repeatable(self.coerce(arguments))
 
     def __repr__(self) -> str:
         return f"<Invoker {self.name}>"
 
     def replace(self, **changes: Any) -> Invoker:
-        """Return a copy with some attributes changed, except the schema. The copy belongs to no ensemble yet."""
+        """Return a copy with `changes` of attributes, except the schema. The copy belongs to no ensemble yet."""
         copied = copy(self)
         options = {name: changes.pop(name) for name in [*changes] if name in ToolOptions.__annotations__}
         for name, value in {"ensemble": None, **changes}.items():
@@ -215,7 +215,7 @@ class Invoker(HasOptions):
         return copied
 
     def declare(self, name: str | None = None) -> ToolDeclaration:
-        """Return the declaration for a model, under its name on the wire."""
+        """Return the declaration for a model, under its `name` on the wire; None means the tool's own."""
         return ToolDeclaration(name or self.name, self.description, _copy(self._schema), self.cli, strict=self.strict)
 
 

@@ -49,12 +49,13 @@ class PathAliases(Protocol):
 
 
 class Rule(msgspec.Struct, frozen=True):
-    """A rule. `pattern` is a shell pattern over `ensemble/name`, or over the name alone if it has no slash.
+    """A rule that gives a `permission`.
 
-    A pattern of the call's paths or commands may follow (see the tool's `subjects`): `bash(git status*)`,
-    `file(src/**)`. A path pattern is relative to the root; `*` matches within a name, `**` matches any folders. A
-    command pattern is compared with the words of each program in the command; `*` matches within a word, and alone it
-    matches any words. To deny or ask, it is enough that a program's words begin with the pattern.
+    `pattern` is a shell pattern over `ensemble/name`, or over the name alone if it has no slash. A pattern of the
+    call's paths or commands may follow (see the tool's `subjects`): `bash(git status*)`, `file(src/**)`. A path pattern
+    is relative to the root; `*` matches within a name, `**` matches any folders. A command pattern is compared with the
+    words of each program in the command; `*` matches within a word, and alone it matches any words. To deny or ask, it
+    is enough that a program's words begin with the pattern.
     """
 
     pattern: str
@@ -62,7 +63,7 @@ class Rule(msgspec.Struct, frozen=True):
 
 
 class Decision(NamedTuple):
-    """Whether a call may run, and why. `rule` is the rule that decided, or None."""
+    """The `permission` of a call, and `why`. `rule` is the rule that decided, or None."""
 
     permission: Permission
     why: str
@@ -70,11 +71,12 @@ class Decision(NamedTuple):
 
 
 class Policy:
-    """Rules in order: the last that matches decides. By default, ask for tools that want approval, and allow others.
+    """The `rules` in order: the last that matches decides.
 
-    A call about several paths or programs gets the strictest of their permissions. A pattern never allows something
-    uncertain, and the user is asked if a rule may forbid it. `root` is an absolute path; absolute paths beneath it are
-    treated as relative to it. Raises CallerError for an invalid pattern or permission.
+    By default, ask for tools that want approval, and allow others. A call about several paths or programs gets the
+    strictest of their permissions. A pattern never allows something uncertain, and the user is asked if a rule may
+    forbid it. `root` is an absolute path; absolute paths beneath it are treated as relative to it. Raises CallerError
+    for an invalid pattern or permission.
     """
 
     def __init__(self, rules: Iterable[Rule | tuple[str, Permission]] = (), *, root: str = "") -> None:
@@ -82,7 +84,7 @@ class Policy:
         self._root = root
 
     def decide(self, invoker: Invoker, arguments: Mapping[str, Any] | None = None) -> Decision:
-        """Decide whether a call may run. Without `arguments`, decide for any call of the tool."""
+        """Return whether a call of `invoker` may run. Without `arguments`, decide for any call of the tool."""
         rules = [rule for rule in reversed(self._rules) if rule.applies_to(invoker)]
         looks = bool(invoker.subjects) and any(rule.subject for rule in rules)
         abouts = _subjects(invoker, arguments, self._root) if looks else iter((_ANY,))
@@ -96,14 +98,14 @@ class Policy:
         return max(decisions, key=lambda decision: _STRICTNESS[decision.permission])
 
     def forbids(self, invoker: Invoker) -> bool:
-        """Whether the policy denies every call of the tool. Models do not need to see such a tool."""
+        """Return whether the policy denies every call of `invoker`. Models do not need to see such a tool."""
         for rule in reversed(self._rules):
             if rule.applies_to(invoker) and (rule.subject is None or rule.rule.permission != "deny"):
                 return rule.subject is None and rule.rule.permission == "deny"
         return False
 
     def decide_path(self, invoker: Invoker, path: str) -> Decision:
-        """Decide about a path that a call of this tool finds. Only rules with a pattern apply.
+        """Return the decision about a path that a call of `invoker` finds. Only rules with a pattern apply.
 
         `path` is a path from `PathAliases.aliases`, without links.
         """
@@ -113,10 +115,11 @@ class Policy:
         return _judge(_path_subject(path, path, self._root)._replace(further=True), rules, invoker)
 
     def permits(self, invoker: Invoker, arguments: Mapping[str, Any]) -> Permits:
-        """Return whether an allowed call may read and show a path that it finds, as a function of the path.
+        """Return a function: whether an allowed call of `invoker` with `arguments` may read and show a path that it
+        finds.
 
-        It may not if a rule denies the path or asks about it. But if the call itself is about such a path, the user
-        was asked already. If no rule has path patterns for this tool, return `everything`.
+        It may not if a rule denies the path or asks about it. But if the call itself is about such a path, the user was
+        asked already. If no rule has path patterns for this tool, return `everything`.
         """
         if not any(
             rule.subject and rule.rule.permission != "allow" and rule.applies_to(invoker) for rule in self._rules
@@ -144,9 +147,10 @@ class Policy:
 def read_decision(
     policy: Policy, invoker: Invoker, arguments: Mapping[str, Any] | None = None
 ) -> tuple[Permission, str]:
-    """Return the permission that a policy gives a call, and why. An answer that is not a plain string denies the call.
+    """Return the permission that `policy` gives a call of `invoker` with `arguments`, and why.
 
-    A policy may be the caller's own class, and its answer may compare equal to everything.
+    An answer that is not a plain string denies the call. A policy may be the caller's own class, and its answer may
+    compare equal to everything.
     """
     answer: tuple[Any, str] = policy.decide(invoker, arguments)[:2]
     if type(answer[0]) is not str:

@@ -108,7 +108,7 @@ class HasOptions:
 
 
 class Tool(HasOptions, Generic[P, R]):
-    """A function that models can call. Created with `@tool`.
+    """A `function` that models can call. Created with `@tool`, which describes the `options`.
 
     `name` and `description` default to the function's name and docstring. `schema` is the JSON Schema of its arguments.
     """
@@ -169,7 +169,7 @@ class Tool(HasOptions, Generic[P, R]):
         return derive_output(self.function)
 
     def validate(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the keyword arguments, coerced to their Python types. Raises ArgumentsInvalid."""
+        """Return the `arguments` as keywords, coerced to their Python types. Raises ArgumentsInvalid."""
         return self._derived.validate(arguments)
 
 
@@ -184,12 +184,12 @@ def tool(
 
 
 def tool(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
-    """Make a function a Tool, as `@tool` or `@tool(timeout=5, idempotent=True)`.
+    """Return the tool of `function`: `@tool` or `@tool(timeout=5, idempotent=True)`.
 
     Every parameter needs an annotation; `*args` and `**kwargs` cannot be described to a model. A parameter with the
     annotation `Context` gets the run's context and is not in the schema. Raises ToolDefinitionError.
 
-    The options are `name` and `description` (by default the function's name and docstring), and all `ToolOptions`.
+    The `options` are `name` and `description` (by default the function's name and docstring), and all `ToolOptions`.
     """
     if function is None:
         return lambda decorated: Tool(decorated, **options)
@@ -265,7 +265,7 @@ def _without_partial(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def is_seconds(value: Any) -> bool:
-    """Whether the value is a number above zero; infinity means no limit."""
+    """Return whether `value` is a number above zero; infinity means no limit."""
     return type(value) in (int, float) and 0 < value <= math.inf
 
 

@@ -45,20 +45,26 @@ class _Wrapped(Ensemble):
 
 
 def prefixed(ensemble: Ensemble, prefix: str) -> Ensemble:
-    """Put the prefix before each name: "io_" turns `read_file` into `io_read_file`."""
+    """Return the `ensemble` with `prefix` before each name: "io_" turns `read_file` into `io_read_file`."""
     if not isinstance(prefix, str):
         raise CallerError(f"a {type(prefix).__name__} is not a prefix", hint="give a text, such as 'io_'")
     return _wrap(ensemble, lambda each: each.replace(name=prefix + each.name))
 
 
 def filtered(ensemble: Ensemble, keep: Callable[[Invoker], bool] | Iterable[str]) -> Ensemble:
-    """Keep only the invokers with these names, or those that `keep` selects. Raises NoSuchTool."""
+    """Return the `ensemble` with only the invokers with these names, or those that `keep` selects.
+
+    Raises NoSuchTool.
+    """
     fits = keep if callable(keep) else _has_name(ensemble, keep)
     return _wrap(ensemble, lambda each: each.replace() if fits(each) else None)
 
 
 def renamed(ensemble: Ensemble, names: Mapping[str, str]) -> Ensemble:
-    """Rename invokers, from old to new names. Raises NoSuchTool, and DescriptorError if two names would be the same."""
+    """Return the `ensemble` with other `names`, from old to new.
+
+    Raises NoSuchTool, and DescriptorError for equal names.
+    """
     if not isinstance(names, Mapping) or not all(isinstance(each, str) for each in names.values()):
         raise CallerError("the new names are not valid", hint="give a mapping, such as {'old': 'new'}")
     _has_name(ensemble, names)
@@ -66,13 +72,16 @@ def renamed(ensemble: Ensemble, names: Mapping[str, str]) -> Ensemble:
 
 
 def approval_required(ensemble: Ensemble, names: Iterable[str] | None = None) -> Ensemble:
-    """Ask a person before each call of these tools, by default of all. Raises NoSuchTool."""
+    """Return the `ensemble` with a question to a person before each call of the tools `names`, by default of all.
+
+    Raises NoSuchTool.
+    """
     selects = _has_name(ensemble, [*ensemble.invokers] if names is None else names)
     return _wrap(ensemble, lambda each: each.replace(approval=each.approval or selects(each)))
 
 
 def cached(ensemble: Ensemble, *names: str, ttl: str = "") -> Ensemble:
-    """Answer repeated calls with the same arguments from their first result. Failures are not stored.
+    """Return the ensemble with repeated calls answered from their first result. Failures are not stored.
 
     A call waits if the same call is under way.
 

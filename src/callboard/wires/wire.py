@@ -17,7 +17,7 @@ from callboard.wires.common.reply_stream import DecodeContext
 
 
 class Wire(msgspec.Struct, frozen=True):
-    """A codec: its client half talks to a backend, its server half serves a client."""
+    """A codec with a `name`: its client half talks to a backend, its server half serves a client."""
 
     name: str
     path: Callable[[Request], str]
@@ -99,7 +99,7 @@ WIRES: Mapping[str, Wire] = _Wires()
 
 
 def get_wire(name: str) -> Wire:
-    """The wire of that name, ours or a plug-in's (entry points `callboard.wires`). Raises CallerError."""
+    """Return the wire `name`, ours or a plug-in's (entry points `callboard.wires`). Raises CallerError."""
     if name in WIRES:
         return WIRES[name]
     plugged: dict[str, Wire] = {wire.name: wire for wire in plugins("callboard.wires")}

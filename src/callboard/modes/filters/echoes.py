@@ -76,7 +76,7 @@ class SourceText(msgspec.Struct, eq=False, dict=True):
 
 
 class Sources:
-    """The texts of a conversation. `before` is an earlier round: its texts are used again."""
+    """The texts of the conversation `canisters`. `before` is an earlier round: its texts are used again."""
 
     def __init__(self, canisters: Sequence[core.Canister] = (), before: Sources | None = None) -> None:
         self.canisters = tuple(canisters)
@@ -93,7 +93,10 @@ class Sources:
 
 
 class TextCall:
-    """A call to look for. `arguments` is None if they are not a JSON object; `written` is the model's text of the call."""
+    """A call of the tool `name` to look for, with its `raw` arguments, found in `dialect` among `tools`.
+
+    `arguments` is None if they are not a JSON object; `written` is the model's text of the call.
+    """
 
     def __init__(
         self, name: str, arguments: Any, raw: str, written: str = "", *, dialect: Dialect = AUTO, tools: _Tools = None
@@ -114,10 +117,11 @@ class TextCall:
         self._cost, self._is_untrusted = 0, True
 
     def source(self, sources: Sources) -> str:
-        """The label of the source that the call repeats; "" if the call is the model's own."""
+        """Return the label of the one of `sources` that the call repeats; "" if the call is the model's own."""
         return next((text.label for text in sources.texts if self.is_in(text)), "")
 
     def is_in(self, text: SourceText) -> bool:
+        """Return whether the source `text` contains the call."""
         self._cost, self._is_untrusted = 0, bool(text.label)
         opener, closer = self._fence
         codes = [each for each in text.commands if self._has_strings(bare(each))] if opener else []

@@ -97,7 +97,7 @@ class HallucinatedResultFilter:
         self._excerpt = ""
 
     def feed(self, event: core.Event, /) -> list[core.Event]:
-        """Return the event without invented results."""
+        """Return the `event` without invented results."""
         match event:
             case core.TextPiece(text=text):
                 quiet = not self._buffer and self._closing is None
@@ -118,7 +118,7 @@ class HallucinatedResultFilter:
                 return [*events, event]
 
     def finish(self, why: core.Why = "stop", /) -> list[core.Event]:
-        """Return the held events."""
+        """Return the held events. `why` says how the reply ended."""
         events = self._read(over=True)
         if self._closing is not None:
             self._excerpt = (self._excerpt + self._buffer)[:EXCERPT]

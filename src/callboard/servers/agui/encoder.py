@@ -180,6 +180,7 @@ class AguiEncoder:
 
     @property
     def messages(self) -> list[Mapping[str, Any]]:
+        """The messages of the conversation so far."""
         return self._thread.snapshot()
 
     def start(self) -> list[AguiEvent]:
@@ -191,7 +192,7 @@ class AguiEncoder:
         return [make_event("RUN_STARTED", **fields)]
 
     def feed(self, item: AguiInput, /) -> list[AguiEvent]:
-        """Return the resulting events, or nothing after the end of the run."""
+        """Return the events that `item` makes, or nothing after the end of the run."""
         if self._has_ended:
             return []
         events = self.start()
@@ -207,7 +208,7 @@ class AguiEncoder:
         return events + self._feed(item)
 
     def finish(self, why: Why = "stop", /) -> list[AguiEvent]:
-        """Return the events that close everything open, and the run."""
+        """Return the events that close everything open, and the run. `why` says how it ended."""
         if self._has_ended:
             return []
         events = [*self.start(), *self._add_snapshot(self._stream.close())]
@@ -215,7 +216,9 @@ class AguiEncoder:
         return [*events, self._end(self._state or _WHY[why])]
 
     def fail(self, message: str, code: str) -> list[AguiEvent]:
-        """Return the events that close everything open, and an error instead of the run's end."""
+        """Return the events that close everything open, and an error with `message` and `code` instead of the run's
+        end.
+        """
         self._state, self._message, self._code = "failed", message, code
         return self.finish("cut")
 

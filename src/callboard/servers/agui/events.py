@@ -47,6 +47,7 @@ def make_event(kind: str, author: str = "", /, **fields: Any) -> AguiEvent:
 
 
 def encode_event(event: AguiEvent) -> bytes:
+    """Return the `event` as JSON."""
     return encode_json(event)
 
 
