@@ -124,8 +124,7 @@ def test_half_a_reply(ask):
     assert (seen.code, seen.out, seen.said) == (1, "Hel\n", ["Go.", "Hel"])
     url = f"{seen.backend.url}/chat/completions"
     assert seen.lines == [
-        f"callboard: the provider failed: {url}: the connection broke in the middle of the answer"
-        f"; see {PAGE}#reply-cut",
+        f"callboard: the provider failed: {url}: the connection broke in the middle of the answer; see {PAGE}#reply-cut",
         f"the transcript is in {seen.path}",
     ]
 
