@@ -20,7 +20,7 @@ BUDGETS = {
     "evaluation": 2_778,
     "agent": 2_436,
     "tools": 2_366,
-    "schema": 1_979,
+    "schema": 1_984,
     "modes": 1_969,
     "configuration": 1_920,
     "loop": 1_830,

@@ -5,9 +5,9 @@ Law: a name under `properties` is a name, never a keyword. The contents of `enum
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeAlias
-from urllib.parse import unquote
 
 Schema: TypeAlias = Mapping[str, Any]
 Steps: TypeAlias = tuple[str | int, ...]
@@ -15,6 +15,8 @@ Steps: TypeAlias = tuple[str | int, ...]
 IN_PLACE = frozenset({"allOf", "anyOf", "oneOf", "not", "if", "then", "else", "dependentSchemas", "dependencies"})
 """Keywords whose schemas apply to the same value; all others apply to a part of it."""
 
+_ESCAPED = re.compile("(?:%[0-9a-fA-F]{2})+")
+"""Percent-encoded bytes of a fragment. `urllib`, which decodes them too, is not for this room."""
 _ONE_OR_LIST = frozenset(
     {
         "additionalItems", "additionalProperties", "allOf", "anyOf", "contains", "contentSchema", "else", "if", "items",
@@ -94,7 +96,10 @@ def pointer_steps(reference: str) -> list[str]:
         return []
     if not reference.startswith("#/"):
         raise LookupError(reference)
-    return [step.replace("~1", "/").replace("~0", "~") for step in unquote(reference[2:]).split("/")]
+    fragment = _ESCAPED.sub(
+        lambda found: bytes.fromhex(found[0].replace("%", "")).decode(errors="replace"), reference[2:]
+    )
+    return [step.replace("~1", "/").replace("~0", "~") for step in fragment.split("/")]
 
 
 def pointer(steps: Steps) -> str:
