@@ -9,16 +9,16 @@ from pathlib import Path
 PACKAGE = Path(__file__).parents[1] / "src/callboard"
 BUDGETS = {
     "servers": 15_423,
-    "coding": 12_727,
+    "coding": 12_729,
     "wires": 9_005,
     "cli": 7_595,
     "jobs": 6_609,
     "dialects": 6_269,
-    "mcp": 3_793,
+    "mcp": 3_797,
     "providers": 3_679,
     "sandbox": 3_200,
     "evaluation": 2_778,
-    "agent": 2_436,
+    "agent": 2_450,
     "tools": 2_366,
     "schema": 1_984,
     "modes": 1_969,
@@ -31,12 +31,12 @@ BUDGETS = {
     "testing": 1_030,
     "profiles": 770,
     "adapters": 737,
-    "storage": 484,
+    "storage": 505,
     "root": 392,
 }
 """Lines of each room, and of the modules beside the rooms ("root")."""
 FILES = 492
-TEST_LINES = 89_741
+TEST_LINES = 89_767
 
 
 def count_lines(folder):

@@ -45,8 +45,29 @@ def test_each_canister_is_a_line_at_once(transcript):
         transcript.append(canister)
         lines = transcript.path.read_bytes().split(b"\n")
         assert lines[-1] == b""
-        assert lines[number - 1] == core.encode_line(canister)
-        assert len(lines) == number + 1
+        assert lines[number] == core.encode_line(canister)
+        assert len(lines) == number + 2
+    assert lines[0] == b'{"type":"conversation","version":1}'
+
+
+def test_a_file_of_a_newer_callboard_is_refused(transcript):
+    transcript.append(CONVERSATION[0])
+    written = transcript.path.read_bytes()
+    for version, why in (
+        (b"2", "its format has version 2, and this Callboard reads version 1: update it"),
+        (b"[]", ""),
+    ):
+        transcript.path.write_bytes(written.replace(b'"version":1', b'"version":' + version))
+        with pytest.raises(CallerError) as caught:
+            transcript.read()
+        assert caught.value.path == f"{transcript.path}:1"
+        assert caught.value.message.startswith(f"not a conversation: {why}")
+
+
+def test_a_file_without_a_version_is_read(transcript):
+    transcript.append(CONVERSATION[0])
+    transcript.path.write_bytes(transcript.path.read_bytes().partition(b"\n")[2])
+    assert transcript.read() == CONVERSATION[:1]
 
 
 def test_it_is_its_owners_alone(transcript):
@@ -58,10 +79,10 @@ def test_a_last_line_that_was_cut_is_left_out(transcript):
     for canister in CONVERSATION[:2]:
         transcript.append(canister)
     whole = transcript.path.read_bytes()
-    first = whole.index(b"\n") + 1
-    for end in range(first, len(whole)):
+    first = whole.index(b"\n", whole.index(b"\n") + 1) + 1
+    for end in range(len(whole)):
         transcript.path.write_bytes(whole[:end])
-        assert transcript.read() == CONVERSATION[:1]
+        assert transcript.read() == CONVERSATION[: end >= first]
 
 
 @pytest.mark.parametrize("broken", [b'{"role":"user"', b"[]", b'{"role":"nobody"}', b"\xff", b'{"role":"invocation"}'])

@@ -89,7 +89,7 @@ def test_an_entry_is_the_line_of_a_transcript(tmp_path):
     transcript = Transcript(tmp_path / "transcript.jsonl")
     for canister in read_conversation(ITEMS):
         transcript.append(canister)
-    assert [*map(decode_entry, transcript.path.read_text("utf-8").splitlines())] == read_conversation(ITEMS)
+    assert [*map(decode_entry, transcript.path.read_text("utf-8").splitlines()[1:])] == read_conversation(ITEMS)
 
 
 def test_the_columns_are_the_fields_of_a_job():

@@ -334,6 +334,7 @@ async def test_a_program_asks_for_no_login():
 def test_a_file_of_tokens_that_is_none(state):
     settings = ServerSettings(name="s", transport="http", url="http://x")
     state.mkdir(parents=True)
-    (state / "s.json").write_text("[]")
-    with pytest.raises(CallerError, match=r"s\.json: not a file of tokens"):
-        TokenFile(settings)
+    for content in ("[]", '{"url": "http://x", "version": 2}'):
+        (state / "s.json").write_text(content)
+        with pytest.raises(CallerError, match=r"s\.json: not a file of tokens"):
+            TokenFile(settings)

@@ -83,10 +83,11 @@ def test_any_name_has_one_private_file(pins, tmp_path, name):
 def test_a_broken_file_is_no_first_use(pins, tmp_path):
     pins.compare(S, [tool()])
     [file] = (tmp_path / "pins").iterdir()
-    file.write_text("{}")
-    for read in (lambda: pins.compare(S, [tool()]), pins.list_all):
-        with pytest.raises(CallerError, match=r"s~\w+\.json: not a file of pins.*pins forget s`"):
-            read()
+    for content in ("{}", file.read_text().replace('"version": 1', '"version": 2')):
+        file.write_text(content)
+        for read in (lambda: pins.compare(S, [tool()]), pins.list_all):
+            with pytest.raises(CallerError, match=r"s~\w+\.json: not a file of pins.*pins forget s`"):
+                read()
 
 
 def test_a_name_that_is_too_long(pins):

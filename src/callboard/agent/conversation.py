@@ -8,14 +8,17 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
+import msgspec
 from msgspec.structs import replace
 
 from callboard import core
 from callboard.errors import CallerError
+from callboard.storage.atomic_file import VERSION, check_version
 from callboard.storage.directories import data_directory
 
 _FILE = "messages.jsonl"
 _ROLLED_BACK = b'{"type":"rolled_back"'
+_HEADER = b'{"type":"conversation"'
 _BLOCK = 4096
 
 
@@ -129,7 +132,7 @@ class Conversation:
 
 
 class Transcript:
-    """A Store: the JSONL file `path` with one canister per line, and lines for rollbacks.
+    """A Store: the JSONL file `path` with its version, one canister per line, and lines for rollbacks.
 
     The first canister creates the file and its folder, for their owner alone. Law: an appended item is on disk when
     `append` returns, and no line of the file ever changes. Only an incomplete last line is removed.
@@ -148,7 +151,9 @@ class Transcript:
             if end < size:
                 os.ftruncate(file, end)
             try:
-                rest = memoryview(core.encode_line(item) + b"\n")
+                rest = memoryview(
+                    (b"" if end else b'%s,"version":%d}\n' % (_HEADER, VERSION)) + core.encode_line(item) + b"\n"
+                )
                 while rest:
                     rest = rest[os.write(file, rest) :]
                 os.fsync(file)
@@ -165,15 +170,24 @@ class Transcript:
         """
         canisters: list[core.Canister] = []
         for number, line in enumerate(self.path.read_bytes().split(b"\n")[:-1], 1):
+            place = f"{self.path}:{number}"
             if not line.strip():
                 continue
-            place = f"{self.path}:{number}"
-            if line.startswith(_ROLLED_BACK):
+            if line.startswith(_HEADER):
+                _check_header(line, place)
+            elif line.startswith(_ROLLED_BACK):
                 event = core.decode_event(line, path=place)
                 del canisters[event.to if isinstance(event, core.RolledBack) else len(canisters) :]
             else:
                 canisters.append(core.decode_canister(line, path=place))
         return canisters
+
+
+def _check_header(line: bytes, place: str) -> None:
+    try:
+        check_version(msgspec.json.decode(line)["version"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise CallerError(f"not a conversation: {error}", path=place) from None
 
 
 def _end_of_lines(file: int, end: int) -> int:

@@ -22,7 +22,7 @@ import msgspec
 from callboard.errors import CallerError
 from callboard.mcp.errors import ServerFailure
 from callboard.mcp.settings import ServerSettings, file_name, resolve_variables
-from callboard.storage.atomic_file import write_private
+from callboard.storage.atomic_file import VERSION, check_version, write_private
 from callboard.storage.directories import state_directory
 
 if TYPE_CHECKING:
@@ -50,6 +50,10 @@ class StoredLogin(msgspec.Struct):
     resource: Mapping[str, Any] | None = None
     expires_at: float | None = None
     missing_scope: str = ""
+    version: int = VERSION
+
+    def __post_init__(self) -> None:
+        check_version(self.version)
 
 
 class TokenFile:

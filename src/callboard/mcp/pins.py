@@ -17,7 +17,7 @@ import msgspec
 
 from callboard.errors import CallerError
 from callboard.mcp.settings import ServerSettings, find_state_files, identity_hash, server_name, state_file
-from callboard.storage.atomic_file import write_private
+from callboard.storage.atomic_file import StoredFile, write_private
 from callboard.storage.directories import state_directory
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 _HASHED = ("name", "description", "inputSchema", "outputSchema", "annotations")
 
 
-class PinnedServer(msgspec.Struct, frozen=True):
+class PinnedServer(StoredFile, frozen=True):
     """The hashes of one server: for its instructions, and for its tools by name.
 
     `identity` identifies the program or URL with this name.

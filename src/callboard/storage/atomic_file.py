@@ -1,4 +1,4 @@
-"""Private files that are written whole or not at all."""
+"""Private files that are written whole or not at all, and the version of their format."""
 
 from __future__ import annotations
 
@@ -6,6 +6,27 @@ import os
 import secrets
 from contextlib import suppress
 from pathlib import Path
+from typing import Final
+
+import msgspec
+
+VERSION: Final = 1
+"""Version of the formats of our files. A change that an older Callboard cannot read increases it."""
+
+
+class StoredFile(msgspec.Struct, frozen=True, kw_only=True):
+    """The content of a JSON file, with the version of its format. A newer version is not decoded."""
+
+    version: int = VERSION
+
+    def __post_init__(self) -> None:
+        check_version(self.version)
+
+
+def check_version(version: int) -> None:
+    """Raises ValueError for a version that a newer Callboard wrote."""
+    if version > VERSION:
+        raise ValueError(f"its format has version {version}, and this Callboard reads version {VERSION}: update it")
 
 
 def write_private(path: Path, data: bytes) -> None:

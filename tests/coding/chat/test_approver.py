@@ -26,7 +26,7 @@ def test_answers_are_for_their_owner_alone(tmp_path):
     assert file.stat().st_mode & 0o077 == 0
 
 
-@pytest.mark.parametrize("text", ["{", "[]", '{"a": 1}'])
+@pytest.mark.parametrize("text", ["{", "[]", '{"a": 1}', '{"version": 2}', '{"version": "x"}'])
 def test_a_spoiled_file_allows_nothing(tmp_path, text):
     file = tmp_path / "answers.json"
     file.write_text(text)

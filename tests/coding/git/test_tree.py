@@ -549,7 +549,10 @@ def test_a_copy_that_was_not_finished(plain, job):
     assert not (job / "tree").exists()
 
 
-@pytest.mark.parametrize("content", ["", "[]", "{", '{"kind": "worktree"}'])
+NEWER = '{"kind": "clone", "job": "x", "directory": "x", "branch": "x", "version": 2}'
+
+
+@pytest.mark.parametrize("content", ["", "[]", "{", '{"kind": "worktree"}', NEWER])
 def test_a_record_that_is_none(job, content):
     (job / "tree.json").write_text(content)
     with pytest.raises(CallerError, match="not the record of a tree"):

@@ -16,7 +16,7 @@ from callboard.coding.chat.dry_run import ChangedFile
 from callboard.core import Allow, Answer, Deny, InvocationCanister
 from callboard.errors import CallerError
 from callboard.execution.approval import EarlierAnswers
-from callboard.storage.atomic_file import write_private
+from callboard.storage.atomic_file import VERSION, check_version, write_private
 from callboard.tools import Rule
 from callboard.tools.shell_parser import split_command
 
@@ -47,7 +47,7 @@ class SavedApprovals:
         patterns = self._by_project.setdefault(self._project, [])
         if pattern not in patterns:
             patterns.append(pattern)
-        write_private(self._file, json.dumps(self._by_project, indent=2).encode())
+        write_private(self._file, json.dumps({"version": VERSION, **self._by_project}, indent=2).encode())
 
 
 def pattern_of(name: str, arguments: Mapping[str, Any]) -> str:
@@ -71,10 +71,12 @@ def pattern_of(name: str, arguments: Mapping[str, Any]) -> str:
 def _read(file: Path) -> dict[str, list[str]]:
     try:
         approvals = json.loads(file.read_bytes())
+        if isinstance(approvals, dict):
+            check_version(approvals.pop("version", VERSION))
     except FileNotFoundError:
         return {}
-    except ValueError as error:
-        raise CallerError(f"not JSON: {error}", path=str(file), hint="fix or delete it") from None
+    except (TypeError, ValueError) as error:
+        raise CallerError(f"not a file of approvals: {error}", path=str(file), hint="fix or delete it") from None
     if not isinstance(approvals, dict) or not all(isinstance(each, list) for each in approvals.values()):
         raise CallerError("not the answers of projects", path=str(file), hint="fix or delete it")
     return approvals

@@ -26,7 +26,7 @@ from callboard.coding.git.process import GitFailed
 from callboard.coding.git.repository import MAX_DIFF, Commit, NothingToCommit, Repository
 from callboard.coding.git.tree_state import compute_state, restore_state
 from callboard.errors import CallerError
-from callboard.storage.atomic_file import write_private
+from callboard.storage.atomic_file import StoredFile, write_private
 from callboard.text.display import display_names
 
 MAX_PATCH: Final = 64 * 1024 * 1024
@@ -48,7 +48,7 @@ class TreeChanges(msgspec.Struct, frozen=True):
     """Whether the patch is longer than `diff`."""
 
 
-class TreeRecord(msgspec.Struct, frozen=True, kw_only=True):
+class TreeRecord(StoredFile, frozen=True, kw_only=True):
     """The facts for undoing a job's tree: JSON in the job's folder."""
 
     kind: Literal["clone", "copy"]
