@@ -1,7 +1,7 @@
 # ruff: noqa: INP001, T201  # a script: no package, and it prints
-"""Writes what the code knows into the pages, between their markers: into cli.md the `--help` of every command, into
-dialects.md the catalogue, into dialect_rules.md the table of quotations, into coding_phases.md the phases of the agents,
-into configuration_keys.md the keys of the settings.
+"""Writes what the code knows into the pages, between their markers: into cli_*.md the `--help` of every command, into
+cli.md their index, into dialects.md the catalogue, into dialect_rules.md the table of quotations, into coding_phases.md
+the phases of the agents, into configuration_keys.md the keys of the settings.
 
 `python docs/regenerate.py` writes; with `--check` it only says what is not current, and exits with 1.
 """
@@ -12,6 +12,7 @@ import json
 import re
 import sys
 from collections.abc import Iterable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ import msgspec
 from msgspec import inspect
 
 HERE = Path(__file__).parent
+COMMANDS = re.compile(r"(<!-- commands -->\n).*?(<!-- end -->)", re.DOTALL)
 BLOCK = re.compile(r"(<!-- help: (?P<command>[a-z ]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 CATALOGUE = re.compile(r"(<!-- dialects -->\n).*?(<!-- end -->)", re.DOTALL)
 QUOTATIONS = re.compile(r"(<!-- quotations -->\n).*?(<!-- end -->)", re.DOTALL)
@@ -29,6 +31,7 @@ KEYS = re.compile(r"(<!-- keys: (?P<table>\w+) -->\n).*?(<!-- end -->)", re.DOTA
 SUMMARY = re.compile(r"(?P<call>.*?)(?: \((?P<whose>[^()]*)\))?")
 
 
+@cache
 def help_texts() -> dict[str, str]:
     """The help of each command by its name, such as `callboard tools list`."""
     from typer.main import get_command  # noqa: PLC0415
@@ -54,12 +57,32 @@ def commands(command: Any, name: str) -> Iterator[tuple[str, Any]]:
 
 
 def with_help(page: str) -> str:
-    """The page with every block as it is now. Raises ValueError for a command without a block, or a block without one."""
+    """The page with every block as it is now."""
     texts = help_texts()
-    marked = [found["command"] for found in BLOCK.finditer(page)]
-    if sorted(marked) != sorted(texts):
-        raise ValueError(f"cli.md has blocks for {sorted(marked)}, the commands are {sorted(texts)}")
     return BLOCK.sub(lambda found: f"{found[1]}```text\n{texts[found['command']]}\n```\n{found[3]}", page)
+
+
+def with_commands(page: str) -> str:
+    """The index with a row for each command. Raises ValueError if a command has no block in a page, or several."""
+    from typer.main import get_command  # noqa: PLC0415
+
+    from callboard.cli import app  # noqa: PLC0415
+
+    blocks = [
+        (found["command"], path.name) for path in COMMAND_PAGES for found in BLOCK.finditer(path.read_text("utf-8"))
+    ]
+    if sorted(name for name, _ in blocks) != sorted(help_texts().keys() - {"callboard"}):
+        raise ValueError(f"the pages have blocks for {sorted(blocks)}, the commands are {sorted(help_texts())}")
+    pages = dict(blocks)
+    root: Any = get_command(app)
+    groups: dict[str, list[str]] = {}
+    for name, command in root.commands.items():
+        row = f"| [`callboard {name}`]({pages[f'callboard {name}']}) | {command.help} |"
+        groups.setdefault(command.rich_help_panel, []).append(row)
+    tables = [
+        f"### {group}\n\n| command | result |\n| --- | --- |\n" + "\n".join(rows) for group, rows in groups.items()
+    ]
+    return COMMANDS.sub(lambda found: "\n".join([f"{found[1]}", "\n\n".join(tables), "", found[2]]), page)
 
 
 def with_catalogue(page: str) -> str:
@@ -249,8 +272,10 @@ def _type_name(info: Any) -> str:
     return "table"
 
 
+COMMAND_PAGES = sorted(HERE.glob("cli_*.md"))
 PAGES = {
-    "cli.md": with_help,
+    **{path.name: with_help for path in COMMAND_PAGES},
+    "cli.md": with_commands,
     "dialects.md": with_catalogue,
     "dialect_rules.md": with_quotations,
     "coding_phases.md": with_phases,

@@ -36,6 +36,7 @@ HEAVY = {
         ("import callboard", 100, set()),
         ("from callboard import *", 370, set()),
         ("import sys; sys.argv = ['callboard', '--help']; from callboard.cli import main; main()", 195, {"typer"}),
+        ("import sys; sys.argv = ['callboard']; from callboard.cli import main; main()", 195, {"typer"}),
     ],
 )
 def test_modules_of_an_import(statement, most, allowed):

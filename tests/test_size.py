@@ -11,7 +11,7 @@ BUDGETS = {
     "servers": 15_423,
     "coding": 12_729,
     "wires": 9_005,
-    "cli": 7_595,
+    "cli": 7_528,
     "jobs": 6_609,
     "dialects": 6_269,
     "mcp": 3_797,
@@ -36,7 +36,7 @@ BUDGETS = {
 }
 """Lines of each room, and of the modules beside the rooms ("root")."""
 FILES = 492
-TEST_LINES = 89_767
+TEST_LINES = 89_860
 
 
 def count_lines(folder):

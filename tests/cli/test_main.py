@@ -1,4 +1,5 @@
 import os
+import shlex
 import subprocess
 
 import pytest
@@ -6,7 +7,7 @@ from tests.tables import table
 from typer.main import get_command
 
 from callboard import __version__
-from callboard.cli import app
+from callboard.cli import _FIRST_STEPS, app
 from callboard.cli.command_group import summary
 
 AT = ("--base-url", "http://127.0.0.1:1/v1", "--model", "m")
@@ -18,10 +19,20 @@ def test_version(invoke):
     assert (result.exit_code, result.stdout) == (0, f"callboard {__version__}\n")
 
 
-def test_without_arguments_there_is_help(invoke):
+def test_without_arguments_it_shows_what_people_do_first(invoke):
     result = invoke()
-    for command in ("run", "tools", "models", "explain", "parse"):
-        assert f" {command} " in result.stdout + result.stderr
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert result.stdout.endswith("\ncallboard --help lists all commands.\n")
+    assert max(map(len, result.stdout.splitlines())) <= 80
+
+
+def test_each_of_the_five_first_commands_has_its_options():
+    commands = get_command(app).commands
+    lines = [line.split("#")[0] for line in _FIRST_STEPS.splitlines() if line.startswith("  callboard ")]
+    for line in lines:
+        _, name, *arguments = shlex.split(line)
+        assert commands[name].load().make_context(name, arguments).params
+    assert len(lines) == 5
 
 
 @pytest.mark.parametrize(

@@ -524,8 +524,11 @@ def commands(command, name):
 
 @table(("name", "command"), [*commands(get_command(app), "callboard")])
 def test_commands_and_options(name, command):
-    block = TEXTS["cli.md"].partition(f"<!-- help: {name} -->")[2].partition("<!-- end -->")[0]
-    options = [option for each in command.params for option in ([each.metavar] if each.metavar else each.opts)]
+    pages = [text for page, text in TEXTS.items() if page.startswith("cli_")]
+    blocks = [text.partition(f"<!-- help: {name} -->")[2].partition("<!-- end -->")[0] for text in pages]
+    block = TEXTS["cli.md"] if name == "callboard" else "".join(blocks)
+    shown = [each for each in command.params if not each.hidden]
+    options = [option for each in shown for option in ([each.metavar] if each.metavar else each.opts)]
     assert block
     assert [option for option in options if option not in block] == []
 

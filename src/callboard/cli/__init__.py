@@ -20,89 +20,84 @@ from callboard.programs import absolute_search_path
 from callboard.text.display import strip_controls
 
 _COMMANDS: Final = {
-    "run": ("run:run", "Ask a model that can call your tools."),
-    "serve": (
-        "serve:serve",
-        "Let any client use any model: Responses, Chat Completions, Messages and Gemini in front of any backend.",
-    ),
-    "board": (
-        "board:board",
-        "Serve a web page where you see what every agent does, approve calls, answer questions and cancel jobs.",
-    ),
-    "doctor": (
-        "doctor:doctor",
-        "Check whether Codex, Claude Code, Gemini CLI and Qwen Code can work with a backend, and what it supports.",
-    ),
-    "eval": (
-        "eval:app",
-        "Measure how well a model calls tools. `callboard eval MODEL` is short for `callboard eval run MODEL`.",
-    ),
-    "codex": (
-        "clients:codex",
-        "Print or write the settings that Codex needs for the gateway: a provider and a catalogue of models.",
-    ),
-    "claude": (
-        "clients:claude",
-        "Print or write the settings that Claude Code needs for the gateway. They apply to all of Claude Code.",
-    ),
-    "gemini": (
-        "clients:gemini",
-        "Print or write the settings that Gemini CLI needs for the gateway, and print the command that starts it.",
-    ),
-    "qwen": ("clients:qwen", "Print or write the settings that Qwen Code needs for the gateway."),
-    "build": ("job_commands:build", "Build something: analyse, plan, implement, validate, deliver."),
-    "debug": ("job_commands:debug", "Fix a bug: reproduce, investigate, isolate, fix, verify, commit."),
-    "review": ("job_commands:review", "Review a branch: gather, security, quality, compile. Changes no files."),
-    "triage": (
-        "job_commands:triage",
-        "Assess a bug report: likely cause, severity, and what to do first. Changes no files.",
-    ),
-    "chat": ("chat:chat", "Chat with a model that works in this directory and asks before it changes anything."),
-    "trace": (
-        "jobs:trace",
-        "Show where a job's time, tokens and money went, by round and call.",
-    ),
-    "trust": ("trust:trust", "Let all settings of a project's callboard.toml take effect."),
-    "undo": (
-        "jobs:undo",
-        "Undo a job: delete its branch and its working tree, or revert a chat's edits to your files.",
-    ),
-    "explain": (
-        "explain:explain",
-        "Show how Callboard asks a model for calls: mode, dialects, wire, and the source of each fact.",
-    ),
-    "parse": (
-        "dialects:parse_text",
-        "Find the calls in a text and print them as one JSON object.",
-    ),
-    "dialects": (
-        "dialects:dialects",
-        "Show how models write calls: every dialect with an example, or one dialect in full.",
-    ),
-    "jobs": ("job_actions:app", "List, show and manage your jobs: coding jobs, chats and agent runs."),
-    "worker": (
-        "worker:worker",
-        "Run durable jobs: coding jobs, and jobs of the agents that you name.",
-    ),
-    "schedule": ("schedule:app", "Submit jobs repeatedly, at the times of a cron line."),
-    "tools": ("tools:app", "Show and call your tools, as models see them."),
-    "models": ("models:app", "Download and manage models that run on this machine."),
-    "mcp": ("mcp:app", "Manage MCP servers from callboard.toml and mcp.json files."),
+    "Models and tools": {
+        "run": ("run:run", "Ask a model that can call your tools."),
+        "tools": ("tools:app", "Show and call your tools, as models see them."),
+        "mcp": ("mcp:app", "Manage MCP servers from callboard.toml and mcp.json files."),
+        "models": ("models:app", "Download and manage models that run on this machine."),
+        "eval": ("eval:app", "Measure how well a model calls tools."),
+        "explain": ("explain:explain", "Show how Callboard asks a model for calls, and the source of each fact."),
+        "parse": ("dialects:parse_text", "Find the calls in a text and print them as one JSON object."),
+        "dialects": ("dialects:dialects", "Show how models write calls: every dialect, or one dialect in full."),
+        "trust": ("trust:trust", "Let all settings of a project's callboard.toml take effect."),
+    },
+    "The gateway": {
+        "serve": ("serve:serve", "Let any client use any model, through the API that the client speaks."),
+        "codex": ("clients:codex", "Print or write the settings that Codex needs for the gateway."),
+        "claude": ("clients:claude", "Print or write the settings that Claude Code needs for the gateway."),
+        "gemini": ("clients:gemini", "Print or write the settings that Gemini CLI needs for the gateway."),
+        "qwen": ("clients:qwen", "Print or write the settings that Qwen Code needs for the gateway."),
+        "doctor": ("doctor:doctor", "Check whether Codex, Claude Code, Gemini CLI and Qwen Code work with a backend."),
+    },
+    "Coding agents": {
+        "debug": ("job_commands:debug", "Fix a bug: reproduce, investigate, isolate, fix, verify, commit."),
+        "build": ("job_commands:build", "Build something: analyse, plan, implement, validate, deliver."),
+        "review": ("job_commands:review", "Review a branch: gather, security, quality, compile. Changes no files."),
+        "triage": ("job_commands:triage", "Assess a bug report: likely cause and severity. Changes no files."),
+        "chat": ("chat:chat", "Chat with a model that works in this directory and asks before it changes anything."),
+        "undo": ("jobs:undo", "Undo a job: delete its branch, or revert a chat's edits to your files."),
+    },
+    "Jobs": {
+        "board": ("board:board", "Serve a web page to watch agents, approve calls, answer questions and cancel jobs."),
+        "jobs": ("job_actions:app", "List, show and manage your jobs: coding jobs, chats and agent runs."),
+        "trace": ("jobs:trace", "Show where a job's time, tokens and money went, by round and call."),
+        "worker": ("worker:worker", "Run durable jobs: coding jobs, and jobs of the agents that you name."),
+        "schedule": ("schedule:app", "Submit jobs repeatedly, at the times of a cron line."),
+    },
 }
-"""Commands by name: the path below this package, and the summary line of the command's help."""
+"""Commands by group and name: the path below this package, and the summary line of the command's help."""
 
 _EXTRAS: Final = {"chat": "coding"}
 """Extras that must be installed before a command can be imported."""
+
+_FIRST_STEPS: Final = """\
+Callboard: tool calling that works with every language model.
+
+Ask a model that calls a tool. The first run downloads a model of 491 MB:
+  callboard run "Which files are here?" --ensembles io
+
+Serve your model to other programs:
+  callboard serve --local qwen2.5-coder-1.5b
+
+Use it from Codex, in a second terminal (or: claude, gemini, qwen):
+  callboard codex --write      # then: codex
+
+Fix a bug in this repository, on a new branch:
+  callboard debug "test_add fails" --model local:qwen2.5-coder-1.5b
+
+Watch and approve in a browser:
+  callboard board
+
+callboard --help lists all commands.
+"""
 
 
 class _Commands(CliGroup):
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
-        for name, (target, summary) in _COMMANDS.items():
-            self.add_command(LazyCommand(name, f"{__name__}.{target}", summary, _EXTRAS.get(name, "")))
+        for group, commands in _COMMANDS.items():
+            for name, (target, summary) in commands.items():
+                extra = _EXTRAS.get(name, "")
+                self.add_command(LazyCommand(name, f"{__name__}.{target}", summary, group, extra))
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        if not args and not ctx.resilient_parsing:
+            typer.echo(_FIRST_STEPS, nl=False)
+            ctx.exit()
+        return super().parse_args(ctx, args)
 
 
-app = new_app(cls=_Commands, no_args_is_help=True, help="Tool calling that works with every language model.")
+app = new_app(cls=_Commands, help="Tool calling that works with every language model.")
 
 
 def _print_version(chosen: bool) -> None:

@@ -31,9 +31,7 @@ if TYPE_CHECKING:
 
 HERE: Final = "run"
 """Name of this directory's agent, with the model, tools, instructions and budget of `callboard run`."""
-HELP: Final = (
-    "An agent to serve at /agui: MODULE:NAME, FILE.py:NAME, or run for the agent of callboard run; repeatable."
-)
+HELP: Final = "An agent for /agui: MODULE:NAME, FILE.py:NAME, or run for the agent of callboard run; repeatable."
 
 
 def check_agents(references: Sequence[str]) -> None:

@@ -15,7 +15,7 @@ from callboard.cli import mcp_servers
 from callboard.cli.agui import HELP, check_agents, describe_key, extend_board_by_agui, make_key
 from callboard.cli.background import ensure_worker
 from callboard.cli.eval_add import keep_reply
-from callboard.cli.options import Port, key_option, read_keys, takes_options
+from callboard.cli.options import ACCESS, Port, key_option, option, read_keys, takes_options
 from callboard.cli.settings import load_telemetry_settings
 from callboard.errors import CallerError
 from callboard.extras import is_extra_installed, require_extra
@@ -39,27 +39,27 @@ class BoardOptions:
     """The options of `callboard board`."""
 
     port: Port = PORT
-    host: Annotated[str, typer.Option(help="The address to listen on. Other machines require --url.")] = "127.0.0.1"
+    host: Annotated[str, option(help="The address to listen on. Other machines require --url.", panel=ACCESS)] = (
+        "127.0.0.1"
+    )
     url: Annotated[
         str,
-        typer.Option(
-            help="The board's URL for other machines, such as https://board.example.org of a proxy.", show_default=False
-        ),
+        option(help="The board's URL for other machines, such as https://board.example.org of a proxy.", panel=ACCESS),
     ] = ""
     link: Annotated[
-        bool, typer.Option("--link", help="Print a new link for a board or gateway that already runs, and exit.")
+        bool, option("--link", help="Print a new link for a board or gateway that already runs, and exit.")
     ] = False
-    agui: Annotated[list[str] | None, typer.Option(help=HELP, show_default=False)] = None
+    agui: Annotated[list[str] | None, option(help=HELP)] = None
     agui_key: Annotated[list[str] | None, key_option("clients of /agui", "CALLBOARD_AGUI_KEYS")] = None
     agui_origin: Annotated[
-        list[str] | None, typer.Option(help="A web origin that may use /agui; repeatable.", show_default=False)
+        list[str] | None, option(help="A web origin that may use /agui; repeatable.", panel=ACCESS)
     ] = None
-    as_json: Annotated[bool, typer.Option("--json", help="Print the address and the link as one line of JSON.")] = False
+    as_json: Annotated[bool, option("--json", help="Print the address and the link as one line of JSON.")] = False
 
 
 @takes_options(BoardOptions)
 def board(options: BoardOptions) -> None:
-    """Serve a web page where you see what every agent does, approve calls, answer questions and cancel jobs.
+    """Serve a web page to watch agents, approve calls, answer questions and cancel jobs.
 
     Open the printed link within an hour; it works once. --link prints a new one. Your session ends after 12 hours.
     """

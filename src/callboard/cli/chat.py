@@ -23,7 +23,7 @@ from callboard.cli.display import JobDisplay
 from callboard.cli.durable_store import find_job, open_store
 from callboard.cli.line_editor import Editor, Interrupted, open_editor
 from callboard.cli.models import CODING_FACTS, check_reachable, open_model
-from callboard.cli.options import BaseUrl, Budget, Dialect, Directory, Mode, Model, NoSandbox, Verbose
+from callboard.cli.options import BaseUrl, Budget, Dialect, Directory, Mode, Model, NoSandbox, Verbose, option
 from callboard.cli.settings import load_telemetry_settings, settings_in, start_telemetry
 from callboard.coding.agents.job_request import JobRequest, parse_access
 from callboard.coding.chat.session import ChatSession
@@ -134,18 +134,13 @@ def chat(
     dialect: Dialect = "",
     directory: Directory = Path(),
     access: Annotated[
-        str,
-        typer.Option(help="read-only, edit (asks before each change), or full (asks nothing).", show_default="edit"),
+        str, option(help="read-only, edit (asks before each change), or full (asks nothing).", show_default="edit")
     ] = "",
     budget: Budget = None,
     no_sandbox: NoSandbox = False,
-    resume: Annotated[
-        str,
-        typer.Option(help="Continue an earlier chat, by its job.", show_default=False, autocompletion=complete.chats),
-    ] = "",
+    resume: Annotated[str, option(help="Continue an earlier chat, by its job.", autocompletion=complete.chats)] = "",
     acp: Annotated[
-        bool,
-        typer.Option("--acp", help="Serve an editor over standard input and output, with the Agent Client Protocol."),
+        bool, option("--acp", help="Serve an editor over standard input and output, with the Agent Client Protocol.")
     ] = False,
     verbose: Verbose = False,
 ) -> None:

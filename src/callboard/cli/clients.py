@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 import msgspec
 import typer
 
-from callboard.cli.options import KEY_HINT, read_key, takes_options
+from callboard.cli.options import KEY_HINT, option, read_key, takes_options
 from callboard.cli.settings import check_value
 from callboard.configuration.edit_config import (
     list_replaced,
@@ -206,24 +206,17 @@ _SECRETS = ("key", "token")
 class SetupOptions:
     """The options that all clients' commands share."""
 
-    backend: Annotated[str, typer.Option(help="The URL of the gateway's backend.", show_default=False)] = ""
-    gateway: Annotated[str, typer.Option(help="The gateway's URL.")] = GATEWAY
-    model: Annotated[
-        str,
-        typer.Option(help="The model; by default the first of the gateway or the backend.", show_default=False),
-    ] = ""
+    backend: Annotated[str, option(help="The URL of the gateway's backend.")] = ""
+    gateway: Annotated[str, option(help="The gateway's URL.")] = GATEWAY
+    model: Annotated[str, option(help="The model; by default the first of the gateway or the backend.")] = ""
     key: Annotated[
         str,
-        typer.Option(
-            help=f"The gateway's key, if it needs one. It is written to the file. {KEY_HINT}.",
-            callback=read_key,
-            show_default=False,
-        ),
+        option(help=f"The gateway's key, if it needs one; {KEY_HINT}. It is written to the file.", callback=read_key),
     ] = ""
-    write: Annotated[
-        bool, typer.Option("--write", help="Write the settings to the client's files. Other settings stay.")
-    ] = False
-    yes: Annotated[bool, typer.Option("--yes", help="Overwrite settings without asking.")] = False
+    write: Annotated[bool, option("--write", help="Write the settings to the client's files. Other settings stay.")] = (
+        False
+    )
+    yes: Annotated[bool, option("--yes", help="Overwrite settings without asking.")] = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -231,27 +224,34 @@ class ContextOptions(SetupOptions):
     """The options of clients that have a setting for their model's context window."""
 
     context: Annotated[
-        int, typer.Option(min=0, help="Context window in tokens, so the client can compact early.", show_default=False)
+        int, option(min=0, help="Context window in tokens, so the client can compact early.", show_default=False)
     ] = 0
 
 
 @takes_options(ContextOptions)
 def codex(options: ContextOptions) -> None:
-    """Print or write the settings that Codex needs for the gateway: a provider and a catalogue of models."""
+    """Print or write the settings that Codex needs for the gateway.
+
+    The settings are a provider and a catalogue of models.
+    """
     _configure("codex", options)
 
 
 @takes_options(SetupOptions)
 def claude(options: SetupOptions) -> None:
-    """Print or write the settings that Claude Code needs for the gateway. They apply to all of Claude Code."""
+    """Print or write the settings that Claude Code needs for the gateway.
+
+    The settings apply to all of Claude Code.
+    """
     _configure("claude", options)
 
 
 @takes_options(SetupOptions)
 def gemini(options: SetupOptions) -> None:
-    """Print or write the settings that Gemini CLI needs for the gateway, and print the command that starts it.
+    """Print or write the settings that Gemini CLI needs for the gateway.
 
-    Gemini CLI reads the gateway's address only from environment variables, so the command sets them.
+    The command that starts Gemini CLI is printed too. It sets the gateway's address, which Gemini CLI reads only from
+    environment variables.
     """
     _configure("gemini", options)
 

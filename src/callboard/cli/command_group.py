@@ -3,12 +3,15 @@
 The root group has a table of names and summaries, so `callboard --help` and the completion of command names import no
 command. A command's module is imported when its arguments are parsed.
 
-`--help` differs from Typer's in three points. It is plain text, because importing rich takes longer than everything
-else. The lines of a docstring's paragraph are joined. An option shows a type only if it takes a value.
+`--help` differs from Typer's in four points. It is plain text, because importing rich takes longer than everything
+else. The lines of a docstring's paragraph are joined. An option shows a type only if it takes a value. Options and
+commands have the headings of their `rich_help_panel`, which Typer shows only with rich.
 """
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
@@ -24,6 +27,15 @@ else:
     _Base = object
 
 _MAX_WIDTH: Final = 120
+_MAX_NAME: Final = 30
+"""Maximum characters of an option that has its help beside it."""
+_DEFAULT: Final = re.compile(r"(?<=default: )\((.*?)\)(?=[;\]])")
+"""A default that Typer puts in parentheses, because it is not a value of the option."""
+
+ADVANCED: Final = "Advanced"
+"""The heading of options that few people need."""
+_ORDER: Final = {"Arguments": 0, "Options": 1, ADVANCED: 3}
+"""Ranks of headings. Others are between the options and the advanced options."""
 
 
 class _Help(_Base):
@@ -41,6 +53,12 @@ class _Help(_Base):
         self.help = join_lines(self.help or "")
         super().format_help(ctx, formatter)
 
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """Write the arguments, and the options by heading."""
+        records = [(_heading(each), each.get_help_record(ctx)) for each in self.get_params(ctx)]
+        rows = [(heading, row[0].replace(" range>", ">"), row[1]) for heading, row in records if row]
+        _write_sections(formatter, [(heading, name, _DEFAULT.sub(r"\1", text)) for heading, name, text in rows])
+
 
 class CliCommand(_Help, TyperCommand):
     """A command with our help. It also accepts `-name` for its option `--name`."""
@@ -56,9 +74,12 @@ class CliCommand(_Help, TyperCommand):
 class CliGroup(_Help, TyperGroup):
     """A group of commands with our help."""
 
-    def format_commands(self, ctx: Any, formatter: Any) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, summary(each.help)) for name, each in self.commands.items()])
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """Write the options, then the commands."""
+        super().format_options(ctx, formatter)
+        commands: dict[str, Any] = {**self.commands}
+        rows = [(each.rich_help_panel or "Commands", name, summary(each.help)) for name, each in commands.items()]
+        _write_sections(formatter, rows)
 
 
 class DefaultGroup(CliGroup):
@@ -78,11 +99,12 @@ class LazyCommand(TyperCommand):
         name: The command's name.
         target: The command as `module:attribute`: a function, or a `typer.Typer` with commands.
         help: The exact summary line of the command's own help.
+        group: The heading of the command in the help of its parent.
         extra: The extra that must be installed before the module can be imported.
     """
 
-    def __init__(self, name: str, target: str, help: str, extra: str = "") -> None:  # noqa: A002  # Typer's name
-        super().__init__(name, help=help)
+    def __init__(self, name: str, target: str, help: str, group: str = "", extra: str = "") -> None:  # noqa: A002  # Typer's name
+        super().__init__(name, help=help, rich_help_panel=group)
         self._target = target
         self._extra = extra
 
@@ -120,6 +142,22 @@ def join_lines(text: str) -> str:
 def summary(text: str | None) -> str:
     """Return the first paragraph in one line."""
     return join_lines(text or "").partition("\n\n")[0]
+
+
+def _heading(param: Any) -> str:
+    default = "Arguments" if param.param_type_name == "argument" else "Options"
+    return getattr(param, "rich_help_panel", None) or default
+
+
+def _write_sections(formatter: Any, rows: Sequence[tuple[str, str, str]]) -> None:
+    """Write names and texts under their headings, in columns of one width."""
+    width = max(len(name) for _, name, _ in rows if len(name) <= _MAX_NAME)
+    sections: dict[str, list[tuple[str, str]]] = {}
+    for heading, name, text in rows:
+        sections.setdefault(heading, []).append((name.ljust(width), text))
+    for heading in sorted(sections, key=lambda each: _ORDER.get(each, 2)):
+        with formatter.section(heading):
+            formatter.write_dl(sections[heading], col_max=width)
 
 
 def _set_classes(app: typer.Typer) -> None:

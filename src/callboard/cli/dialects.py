@@ -131,7 +131,7 @@ def dialects(
     ] = "",
     as_json: Json = False,
 ) -> None:
-    """Show how models write calls: every dialect with an example, or one dialect in full."""
+    """Show how models write calls: every dialect, or one dialect in full."""
     if name and template:
         raise typer.BadParameter("name a dialect or give a template, not both")
     if template:

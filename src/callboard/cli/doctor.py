@@ -12,8 +12,9 @@ import msgspec
 import typer
 
 from callboard.cli import interrupt
+from callboard.cli.command_group import ADVANCED
 from callboard.cli.models import pull_with_progress
-from callboard.cli.options import Json, takes_options
+from callboard.cli.options import Json, option, takes_options
 from callboard.cli.serve import BackendOptions
 from callboard.cli.settings import settings_here
 from callboard.configuration import Settings, user_file
@@ -34,32 +35,26 @@ if TYPE_CHECKING:
 class DoctorOptions(BackendOptions):
     """The options of `callboard doctor`."""
 
-    model: Annotated[
-        str, typer.Option(help="The model; by default the first that the backend lists.", show_default=False)
-    ] = ""
+    model: Annotated[str, option(help="The model; by default the first that the backend lists.")] = ""
     sandbox: Annotated[
-        bool,
-        typer.Option("--sandbox", help="Check the sandbox instead: which one is used, why, and what it leaves open."),
+        bool, option("--sandbox", help="Check the sandbox instead: which one is used, why, and what it leaves open.")
     ] = False
-    quick: Annotated[bool, typer.Option("--quick", help="Send only the requests that clients send, about nine.")] = (
-        False
-    )
+    quick: Annotated[bool, option("--quick", help="Send only the requests that clients send, about nine.")] = False
     write: Annotated[
-        bool,
-        typer.Option(
-            "--write", help="Write the facts about the model, with their evidence, to your own callboard.toml."
-        ),
+        bool, option("--write", help="Write the facts, with their evidence, to your own callboard.toml.")
     ] = False
     seconds: Annotated[
-        float, typer.Option(min=1, help="Time limit for all checks, in seconds. Remaining checks are skipped.")
+        float, option(min=1, help="Seconds for all checks. Remaining checks are skipped.", panel=ADVANCED)
     ] = 110.0
-    requests: Annotated[int, typer.Option(min=1, help="Maximum requests. Remaining checks are skipped.")] = 150
+    requests: Annotated[int, option(min=1, help="Maximum requests. Remaining checks are skipped.", panel=ADVANCED)] = (
+        150
+    )
     as_json: Json = False
 
 
 @takes_options(DoctorOptions)
 def doctor(options: DoctorOptions) -> None:
-    """Check whether Codex, Claude Code, Gemini CLI and Qwen Code can work with a backend, and what it supports.
+    """Check whether Codex, Claude Code, Gemini CLI and Qwen Code work with a backend.
 
     First it sends the clients' requests through a gateway in this process, and reports what works, what is lost and
     what helps. Then it asks the backend directly: does it enforce schemas, return log-probabilities, continue a

@@ -18,10 +18,10 @@ import typer
 from msgspec.structs import replace
 
 from callboard.cli import complete, interrupt
-from callboard.cli.command_group import DefaultGroup
+from callboard.cli.command_group import ADVANCED, DefaultGroup
 from callboard.cli.eval_add import add
 from callboard.cli.eval_model import MeasuredModel
-from callboard.cli.options import Json, takes_options
+from callboard.cli.options import Json, option, takes_options
 from callboard.configuration import load_settings, user_file
 from callboard.configuration.edit_config import FactEvidence, write_profile
 from callboard.errors import CallboardError, CallerError
@@ -126,7 +126,7 @@ def _describe(outcome: TaskOutcome) -> str:
 app = typer.Typer(
     cls=DefaultGroup,
     no_args_is_help=True,
-    help="Measure how well a model calls tools. `callboard eval MODEL` is short for `callboard eval run MODEL`.",
+    help="Measure how well a model calls tools.\n\n`callboard eval MODEL` is short for `callboard eval run MODEL`.",
 )
 
 app.command("add")(add)
@@ -153,74 +153,54 @@ class EvalOptions:
     ]
     suite: Annotated[
         list[str] | None,
-        typer.Option(
-            help="bfcl, own, recorded, a file of tasks (one JSON object a line), or a folder of BFCL's or When2Call's; \
-repeatable.",
+        option(
+            help="bfcl, own, recorded, a file of tasks, or a folder of BFCL's or When2Call's; repeatable.",
             show_default="bfcl",
         ),
     ] = None
     categories: Annotated[
         list[str] | None,
-        typer.Option(
-            help="NAME or NAME:COUNT, separated by commas; repeatable. By default all; for bfcl simple_python, \
-multiple and irrelevance.",
-            show_default=False,
+        option(
+            help="NAME or NAME:COUNT, separated by commas; repeatable.",
+            show_default="all; for bfcl simple_python, multiple and irrelevance",
         ),
     ] = None
     count: Annotated[
         int | None,
-        typer.Option(
-            min=1, help="Total number of tasks, shared among the categories without a COUNT.", show_default=str(COUNT)
-        ),
+        option(min=1, help="Number of tasks, shared among the categories without a COUNT.", show_default=str(COUNT)),
     ] = None
-    seed: Annotated[int, typer.Option(help="The random seed for choosing tasks.")] = 0
+    seed: Annotated[int, option(help="The random seed for choosing tasks.", panel=ADVANCED)] = 0
     exclude: Annotated[
         list[str] | None,
-        typer.Option(
-            help="Skip the tasks of this file: one identifier a line, or the output of --json; repeatable.",
-            show_default=False,
-        ),
+        option(help="Skip the tasks of this file: identifiers, or the output of --json; repeatable.", panel=ADVANCED),
     ] = None
     variants: Annotated[
         list[str] | None,
-        typer.Option(
-            help="Ways to ask: facts such as 'mode=native|validated dialect=json|hermes', or a preset: default, native, \
-structured, validated, json, grounding, confidence, or all of them: all; repeatable.",
+        option(
+            help="Facts such as 'mode=native|validated dialect=json|hermes', or default, native, structured, \
+validated, json, grounding, confidence or all; repeatable.",
             show_default="default",
         ),
     ] = None
     via: Annotated[
         str,
-        typer.Option(
-            help="agent; gateway (as a client of `callboard serve` sees it); or the URL of a Chat Completions endpoint \
-that is asked as a plain client would."
-        ),
+        option(help="agent, gateway (as a client of callboard serve), or a URL (as a plain client).", panel=ADVANCED),
     ] = "agent"
-    base_url: Annotated[
-        str, typer.Option(help="The endpoint that the agent or the gateway sends requests to.", show_default=False)
-    ] = ""
-    concurrency: Annotated[int, typer.Option(min=1, max=256, help="Number of concurrent tasks.")] = 1
+    base_url: Annotated[str, option(help="The endpoint that the agent or the gateway sends requests to.")] = ""
+    concurrency: Annotated[int, option(min=1, max=256, help="Number of concurrent tasks.", panel=ADVANCED)] = 1
     timeout: Annotated[
-        float, typer.Option(min=0.001, help="Seconds to wait for a reply; a slower one counts as failed.")
+        float, option(min=0.001, help="Seconds to wait for a reply; a slower one counts as failed.", panel=ADVANCED)
     ] = TIMEOUT
-    max_tokens: Annotated[int, typer.Option(min=1, help="Maximum tokens of a reply.")] = MAX_TOKENS
-    report: Annotated[
-        str,
-        typer.Option(
-            help="Write an HTML page with plots and the conversation of every miss to this file.",
-            show_default=False,
-        ),
-    ] = ""
+    max_tokens: Annotated[int, option(min=1, help="Maximum tokens of a reply.", panel=ADVANCED)] = MAX_TOKENS
+    report: Annotated[str, option(help="Write an HTML page with plots and the misses to this file.")] = ""
     write_profile: Annotated[
         bool,
-        typer.Option(
-            "--write-profile",
-            help="Write the facts of the best variant to your own callboard.toml. Compares all presets, or the "
-            "variants of --variants.",
+        option(
+            "--write-profile", help="Compare --variants, or all presets, and write the best to your own callboard.toml."
         ),
     ] = False
     fresh: Annotated[
-        bool, typer.Option("--fresh/--resume", help="Ask all tasks again, or only those without an answer.")
+        bool, option("--fresh/--resume", help="Ask all tasks again, or only those without an answer.", panel=ADVANCED)
     ] = False
     as_json: Json = False
 

@@ -15,7 +15,7 @@ from callboard.agent.conversation import Conversation, conversations_directory
 from callboard.cli import complete
 from callboard.cli.dialects import read_declarations
 from callboard.cli.durable_store import find_job, read_jobs
-from callboard.cli.options import takes_options
+from callboard.cli.options import option, takes_options
 from callboard.core import Canister
 from callboard.errors import CallerError
 from callboard.evaluation.recorded_task import MAX_FILE, Recording, decode_expected, decode_recording, make_task
@@ -64,41 +64,33 @@ class EvalAddOptions:
     source: Annotated[
         str,
         typer.Argument(
-            help="A job, a conversation of `callboard run`, or a file with a request's body: of Chat Completions, \
-Responses, Messages or Gemini, alone or as {request, response}.",
+            help="A job, a conversation of callboard run, or a file with a request's body, alone or as \
+{request, response}.",
             show_default=False,
             autocompletion=complete.jobs,
         ),
     ]
     expect: Annotated[
         list[str] | None,
-        typer.Option(
+        option(
             help='{"name": ..., "arguments": {...}}: the right call, instead of the recorded one; repeatable. \
-`none` expects no call.',
-            show_default=False,
+`none` expects no call.'
         ),
     ] = None
     turn: Annotated[
-        int | None,
-        typer.Option(min=1, help="The number of the reply that the task asks for.", show_default="the last"),
+        int | None, option(min=1, help="The number of the reply that the task asks for.", show_default="the last")
     ] = None
     tools: Annotated[
         str,
-        typer.Option(
-            help="A JSON file with tools, as for `callboard parse`. By default the tools come from the request, or \
-from the calls of a conversation or job.",
-            show_default=False,
+        option(
+            help="A JSON file with tools, as for callboard parse.",
+            show_default="the tools of the request, or those that the job or conversation called",
         ),
     ] = ""
-    category: Annotated[str, typer.Option(help="The task's category.")] = "recorded"
-    name: Annotated[
-        str, typer.Option(help="The task's name; by default a hash of its contents.", show_default=False)
-    ] = ""
-    wire: Annotated[
-        str,
-        typer.Option(help="chat, responses, messages or gemini; by default detected.", show_default=False),
-    ] = ""
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the task without adding it.")] = False
+    category: Annotated[str, option(help="The task's category.")] = "recorded"
+    name: Annotated[str, option(help="The task's name; by default a hash of its contents.")] = ""
+    wire: Annotated[str, option(help="chat, responses, messages or gemini; by default detected.")] = ""
+    dry_run: Annotated[bool, option("--dry-run", help="Print the task without adding it.")] = False
 
 
 @takes_options(EvalAddOptions)

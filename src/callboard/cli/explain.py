@@ -29,7 +29,7 @@ def explain(
     mode: Mode = "",
     as_json: Json = False,
 ) -> None:
-    """Show how Callboard asks a model for calls: mode, dialects, wire, and the source of each fact."""
+    """Show how Callboard asks a model for calls, and the source of each fact."""
     settings = settings_here(
         mode=mode
     )  # as `callboard run` reads them: a mode in a file or a variable holds for all models

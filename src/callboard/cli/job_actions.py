@@ -23,7 +23,7 @@ from callboard.cli.durable_store import (
 )
 from callboard.cli.jobs import app
 from callboard.cli.line_editor import NO, YES, discard_input, read_answer
-from callboard.cli.options import JobName, Json
+from callboard.cli.options import JobName, Json, option
 from callboard.cli.watch import describe_runner, follow, wait_for_poll, watch
 from callboard.coding.job_folders import JobFolders, list_old_records
 from callboard.configuration.ownership import find_user_name
@@ -47,15 +47,9 @@ CallName = Annotated[
 def approve(
     name: JobName,
     call: CallName = "",
-    edit: Annotated[
-        str,
-        typer.Option(metavar="JSON", help="Run it with these arguments instead of the model's.", show_default=False),
-    ] = "",
-    digest: Annotated[
-        str,
-        typer.Option(help="Digest of the call that you reviewed. A changed call is not approved.", show_default=False),
-    ] = "",
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    edit: Annotated[str, option(metavar="JSON", help="Run it with these arguments instead of the model's.")] = "",
+    digest: Annotated[str, option(help="Digest of the call that you reviewed. A changed call is not approved.")] = "",
+    yes: Annotated[bool, option("--yes", "-y", help="Do not ask.")] = False,
     as_json: Json = False,
 ) -> None:
     """Approve a call that a job waits for. The command shows the call first."""
@@ -74,7 +68,7 @@ def approve(
 def deny(
     name: JobName,
     call: CallName = "",
-    reason: Annotated[str, typer.Option(help="The reason, which the model reads.", show_default=False)] = "",
+    reason: Annotated[str, option(help="The reason, which the model reads.")] = "",
     as_json: Json = False,
 ) -> None:
     """Deny a call that a job waits for. The job continues without it."""
@@ -179,19 +173,15 @@ def _answer(job: DurableJob, approval: Approval, as_json: bool, **values: Any) -
     typer.echo(f"{job.id}: {next_step}; callboard jobs watch {job.id} shows it", err=True)
 
 
-AsJson = Annotated[bool, typer.Option("--json", help="Print the new job as JSON.")]
+AsJson = Annotated[bool, option("--json", help="Print the new job as JSON.")]
 
 
 @app.command("logs")
 def logs(
     name: JobName,
-    wait: Annotated[
-        bool, typer.Option("--follow", "-f", help="Keep printing new steps until the job has ended.")
-    ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print every step as one line of JSON.")] = False,
-    verbose: Annotated[
-        bool, typer.Option("--verbose", "-v", help="Show rounds, prompts, reasoning and notes.")
-    ] = False,
+    wait: Annotated[bool, option("--follow", "-f", help="Keep printing new steps until the job has ended.")] = False,
+    as_json: Annotated[bool, option("--json", help="Print every step as one line of JSON.")] = False,
+    verbose: Annotated[bool, option("--verbose", "-v", help="Show rounds, prompts, reasoning and notes.")] = False,
 ) -> None:
     """Print the recorded steps of a job. Runs nothing."""
     display = JobDisplay(sys.stdout, sys.stderr, verbose=verbose, as_json=as_json)
@@ -264,10 +254,8 @@ def remove(
         list[str] | None,
         typer.Argument(metavar="[JOB]...", help="The jobs' names, or the start of them.", show_default=False),
     ] = None,
-    older_than: Annotated[
-        str, typer.Option(metavar="AGE", help="Jobs that ended longer ago, such as 12h, 30d or 8w.", show_default=False)
-    ] = "",
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    older_than: Annotated[str, option(metavar="AGE", help="Jobs that ended longer ago, such as 12h, 30d or 8w.")] = "",
+    yes: Annotated[bool, option("--yes", "-y", help="Do not ask.")] = False,
 ) -> None:
     """Delete ended jobs with their records. Their branches and files stay."""
     if bool(names) == bool(older_than):
@@ -310,7 +298,7 @@ def _confirm(question: str, *, yes: bool) -> None:
 def export(
     name: JobName,
     to: Annotated[
-        Path, typer.Option(metavar="DIR", help="Parent of the job's folder.", show_default="the current directory")
+        Path, option(metavar="DIR", help="Parent of the job's folder.", show_default="the current directory")
     ] = Path(),
 ) -> None:
     """Write a job to a folder with its name: the record, the steps as JSONL, and each prompt and reply as a file.

@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 import typer
 
+from callboard.cli.command_group import ADVANCED
 from callboard.cli.display import JobDisplay
 from callboard.cli.options import (
+    WORKER,
     Background,
     BaseUrl,
     Budget,
@@ -22,6 +24,7 @@ from callboard.cli.options import (
     NoSandbox,
     Verbose,
     Wait,
+    option,
     takes_options,
 )
 from callboard.cli.settings import settings_in, start_telemetry
@@ -30,9 +33,9 @@ from callboard.extras import require_extra
 if TYPE_CHECKING:
     from callboard.coding.agents.job_request import JobRequest
 
-Logs: TypeAlias = Annotated[Path | None, typer.Option(help="A file of logs.", show_default=False)]
-SameAsOption: TypeAlias = Annotated[str, typer.Option(help="The same text as an option.", show_default=False)]
-
+Logs: TypeAlias = Annotated[Path | None, option(help="A file of logs.")]
+SameAsOption: TypeAlias = Annotated[str, option(hidden=True)]
+"""The prompt as an option, for scripts that name it."""
 
 take_request: ContextVar[Callable[[JobRequest, int], None] | None] = ContextVar("take_request", default=None)
 """If set, receives a command's request and its priority instead of running them: the command is scheduled."""
@@ -42,55 +45,49 @@ take_request: ContextVar[Callable[[JobRequest, int], None] | None] = ContextVar(
 class JobOptions:
     """The options that the four commands share; see `takes_options`."""
 
-    issue: Annotated[int | None, typer.Option(min=1, help="A GitHub issue to read.", show_default=False)] = None
+    issue: Annotated[int | None, option(min=1, help="A GitHub issue to read.")] = None
     model: Model = ""
     base_url: BaseUrl = ""
     dialect: Dialect = ""
     max_rounds: Annotated[
         int | None,
-        typer.Option(
+        option(
             min=1,
-            help="Maximum replies of the job; the last has no tools. By default the sum of its phases.",
-            show_default=False,
+            help="Maximum replies of the job; the last has no tools.",
+            show_default="the sum of its phases",
+            panel=ADVANCED,
         ),
     ] = None
     budget: Budget = None
     access: Annotated[
-        str, typer.Option(help="read-only, edit (files and tests), or full (commands too).", show_default="full")
+        str, option(help="read-only, edit (files and tests) or full (commands too).", show_default="full")
     ] = ""
     workflow: Annotated[
-        str,
-        typer.Option(help="phased (many steps) or short (small models). Default: the profile's.", show_default=False),
+        str, option(help="phased (many steps) or short (small models).", show_default="the profile's", panel=ADVANCED)
     ] = ""
-    at: Annotated[str, typer.Option(help="The commit, branch or tag to start from.", show_default="HEAD")] = ""
+    at: Annotated[str, option(help="The commit, branch or tag to start from.", show_default="HEAD")] = ""
     directory: Directory = Path()
-    push: Annotated[bool, typer.Option("--push", help="Push the branch if the evidence holds.")] = False
-    pr: Annotated[
-        bool,
-        typer.Option("--pr", help="Push the branch and open a draft pull request through gh, if the evidence holds."),
-    ] = False
+    push: Annotated[bool, option("--push", help="Push the branch if the evidence holds.")] = False
+    pr: Annotated[bool, option("--pr", help="Push, and open a draft pull request with gh, if the evidence holds.")] = (
+        False
+    )
     no_sandbox: NoSandbox = False
     allow_weaker_sandbox: Annotated[
         bool,
-        typer.Option(
+        option(
             "--allow-weaker-sandbox",
-            help="Allow a sandbox that leaves some actions outside open; `callboard doctor --sandbox` lists them.",
+            help="Allow a sandbox with gaps, which callboard doctor --sandbox lists.",
+            panel=ADVANCED,
         ),
     ] = False
-    keep: Annotated[bool, typer.Option("--keep", help="Keep the job's working tree.")] = False
+    keep: Annotated[bool, option("--keep", help="Keep the job's working tree.", panel=ADVANCED)] = False
     wait: Wait = False
     background: Background = False
-    priority: Annotated[int, typer.Option(help="Priority of a worker's job; the lowest number runs first.")] = 0
-    direct: Annotated[
-        bool,
-        typer.Option(
-            "--direct",
-            help="Run in this process. This is the default; scripts may say it explicitly.",
-            show_default=False,
-        ),
-    ] = True
+    priority: Annotated[int, option(help="Priority of the job; the lowest number runs first.", panel=WORKER)] = 0
+    direct: Annotated[bool, option("--direct", hidden=True)] = True
+    """The default, for scripts that name it."""
     as_json: Annotated[
-        bool, typer.Option("--json", help="Print every step as one line of JSON; the last line is the job.")
+        bool, option("--json", help="Print every step as one line of JSON; the last line is the job.")
     ] = False
     verbose: Verbose = False
 
@@ -131,8 +128,8 @@ def review(
     options: JobOptions,
     prompt: Annotated[str, typer.Argument(help="The branch to review.", show_default=False)] = "",
     branch: SameAsOption = "",
-    base: Annotated[str, typer.Option(help="Compare with this branch, from the merge base.", show_default="HEAD")] = "",
-    pr: Annotated[int | None, typer.Option(min=1, help="A pull request to read.", show_default=False)] = None,
+    base: Annotated[str, option(help="Compare with this branch, from the merge base.", show_default="HEAD")] = "",
+    pr: Annotated[int | None, option(min=1, help="A pull request to read.")] = None,
 ) -> None:
     """Review a branch: gather, security, quality, compile. Changes no files.
 
@@ -146,10 +143,13 @@ def triage(
     options: JobOptions,
     prompt: Annotated[str, typer.Argument(help="The bug report. `-` reads standard input.", show_default=False)] = "",
     description: SameAsOption = "",
-    error_logs: Logs = None,
+    logs: Annotated[Path | None, option("--logs", "--error-logs", help="A file of logs.")] = None,
 ) -> None:
-    """Assess a bug report: likely cause, severity, and what to do first. Changes no files."""
-    _run("triage", options, error_logs, description=_text(prompt, description, "--description"))
+    """Assess a bug report: likely cause and severity. Changes no files.
+
+    The answer also says what to do first.
+    """
+    _run("triage", options, logs, description=_text(prompt, description, "--description"))
 
 
 def _either(argument: str, option: str, name: str) -> str:

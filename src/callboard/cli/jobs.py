@@ -254,7 +254,7 @@ def resume_job(
 
 
 def undo(name: JobName) -> None:
-    """Undo a job: delete its branch and its working tree, or revert a chat's edits to your files."""
+    """Undo a job: delete its branch, or revert a chat's edits to your files."""
     from callboard.jobs.chat import undo_chat  # noqa: PLC0415
     from callboard.jobs.coding_kind import undo_job  # noqa: PLC0415
 

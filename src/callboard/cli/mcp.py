@@ -13,7 +13,7 @@ import typer
 
 from callboard.cli import interrupt, mcp_serve, mcp_servers
 from callboard.cli.display import describe_count, result_text
-from callboard.cli.options import Json, McpFiles
+from callboard.cli.options import Json, McpFiles, option
 from callboard.cli.tools import parse_arguments
 from callboard.configuration import disconnect_ensembles, user_file
 from callboard.configuration.edit_config import add_server as write_server
@@ -106,10 +106,7 @@ def call_tool(
     tool: Annotated[str, typer.Argument(help="The tool's name.", show_default=False)],
     arguments: Annotated[str, typer.Argument(help='A JSON object such as {"a": 1}.')] = "{}",
     argument: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--argument", "-a", help="KEY=VALUE; the value is JSON or a string; repeatable.", show_default=False
-        ),
+        list[str] | None, option("--argument", "-a", help="KEY=VALUE; the value is JSON or a string; repeatable.")
     ] = None,
     mcp: McpFiles = None,
     as_json: Json = False,
@@ -135,26 +132,17 @@ def add_server(
     command: Annotated[
         list[str] | None, typer.Argument(help="The program and its arguments, after `--`.", show_default=False)
     ] = None,
-    url: Annotated[str, typer.Option(help="The server's URL.", show_default=False)] = "",
+    url: Annotated[str, option(help="The server's URL.")] = "",
     environment: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--env", help="KEY=VALUE; the value env:NAME copies your variable; repeatable.", show_default=False
-        ),
+        list[str] | None, option("--env", help="KEY=VALUE; the value env:NAME copies your variable; repeatable.")
     ] = None,
-    header: Annotated[
-        list[str] | None, typer.Option(help="KEY=VALUE, or KEY=env:NAME; repeatable.", show_default=False)
-    ] = None,
-    protocol: Annotated[
-        str, typer.Option(help="The protocol, if it cannot be detected: legacy, or a version.", show_default=False)
-    ] = "",
+    header: Annotated[list[str] | None, option(help="KEY=VALUE, or KEY=env:NAME; repeatable.")] = None,
+    protocol: Annotated[str, option(help="The protocol, if it cannot be detected: legacy, or a version.")] = "",
     tools: Annotated[
-        list[str] | None,
-        typer.Option("--tool", help="A tool to offer, or a pattern of tool names; repeatable.", show_default=False),
+        list[str] | None, option("--tool", help="A tool to offer, or a pattern of tool names; repeatable.")
     ] = None,
     exclude: Annotated[
-        list[str] | None,
-        typer.Option(help="A tool to exclude, or a pattern of tool names; repeatable.", show_default=False),
+        list[str] | None, option(help="A tool to exclude, or a pattern of tool names; repeatable.")
     ] = None,
     as_json: Json = False,
 ) -> None:
@@ -183,7 +171,7 @@ def add_server(
 def log_in_at(
     name: mcp_servers.Name,
     mcp: McpFiles = None,
-    browser: Annotated[bool, typer.Option(help="Open the login page in a browser.")] = True,
+    browser: Annotated[bool, option(help="Open the login page in a browser.")] = True,
     as_json: Json = False,
 ) -> None:
     """Log in to a server. The tokens are stored in a file that only you can read."""

@@ -17,7 +17,7 @@ import typer
 
 from callboard.agent import Agent
 from callboard.cli import interrupt
-from callboard.cli.options import KEY_HINT, Ensembles, Host, McpFiles, Port, Tools, read_keys
+from callboard.cli.options import ACCESS, KEY_HINT, Ensembles, Host, McpFiles, Port, Tools, option, read_keys
 from callboard.cli.settings import module_directory, settings_here, settings_in, start_telemetry
 from callboard.cli.tools import Toolbox, load_attribute
 from callboard.configuration import Settings, load_mcp_json
@@ -80,27 +80,20 @@ def serve(
     ensembles: Ensembles = None,
     tools: Tools = None,
     mcp: McpFiles = None,
-    agent: Annotated[
-        str,
-        typer.Option(help="An Agent to serve as a tool: module:attribute or file.py:attribute.", show_default=False),
-    ] = "",
+    agent: Annotated[str, option(help="An Agent to serve as a tool: module:attribute or file.py:attribute.")] = "",
     agents: Annotated[
-        bool,
-        typer.Option("--agents", help="Also serve the coding agents; their calls are jobs. Requires --directory."),
+        bool, option("--agents", help="Also serve the coding agents; their calls are jobs. Requires --directory.")
     ] = False,
-    directory: Annotated[
-        Path | None,
-        typer.Option("--directory", "-C", help="The repository for the agents.", show_default=False),
-    ] = None,
-    transport: Annotated[Literal["stdio", "http"], typer.Option(help="The transport for clients.")] = "stdio",
+    directory: Annotated[Path | None, option("--directory", "-C", help="The repository for the agents.")] = None,
+    transport: Annotated[Literal["stdio", "http"], option(help="The transport for clients.")] = "stdio",
     host: Host = "127.0.0.1",
     port: Port = 8284,  # not the board's
     key: Annotated[
         list[str] | None,
-        typer.Option(
+        option(
             help=f"A key that clients must send as Authorization: Bearer KEY; {KEY_HINT}; repeatable.",
             envvar="CALLBOARD_MCP_KEYS",
-            show_default=False,
+            panel=ACCESS,
         ),
     ] = None,
 ) -> None:

@@ -17,20 +17,30 @@ from typing import Annotated, Any, Final, TypeVar, get_type_hints
 import typer
 
 from callboard.cli import complete
+from callboard.cli.command_group import ADVANCED
 from callboard.configuration.settings import BY_NAME
 from callboard.errors import CallerError
 
 KEY_HINT: Final = "env:NAME or file:PATH hides it from ps"
 """Text for the help of options that take a key."""
+ACCESS: Final = "Access and limits"
+"""The heading of options for clients of a server."""
+WORKER: Final = "In a worker"
+"""The heading of options for jobs that another process runs."""
 _REFERENCE: Final = re.compile(r"((?:[^=:]*=)?)(env|file):(.+)", re.DOTALL)
+
+
+def option(*names: str, panel: str | None = None, **settings: Any) -> Any:
+    """Return a `typer.Option` under a heading of the help, by default "Options"."""
+    return typer.Option(*names, rich_help_panel=panel, **settings)
 
 
 def key_option(clients: str, variable: str) -> Any:
     """Return the repeatable option for keys that these clients must send, also read from the variable."""
-    return typer.Option(
+    return option(
         help=f"A key that {clients} must send: KEY, NAME=KEY or sha256:DIGEST; {KEY_HINT}; repeatable.",
         envvar=variable,
-        show_default=False,
+        panel=ACCESS,
     )
 
 
@@ -68,65 +78,55 @@ Options = TypeVar("Options")
 
 Model = Annotated[
     str,
-    typer.Option(
-        help="local:NAME, openai:NAME, ..., or NAME with --base-url; separate fallback models with commas.",
+    option(
+        help="local:NAME, openai:NAME, ..., or NAME with --base-url; commas separate fallbacks.",
         show_default=BY_NAME["model"].default,
         autocompletion=complete.models,
     ),
 ]
-BaseUrl = Annotated[
-    str, typer.Option(help="A Chat Completions endpoint, such as http://127.0.0.1:8080/v1.", show_default=False)
-]
+BaseUrl = Annotated[str, option(help="A Chat Completions endpoint, such as http://127.0.0.1:8080/v1.")]
 Mode = Annotated[
     str,
-    typer.Option(
-        help="native, structured, validated or parsed; by default the profile's mode.",
-        show_default=False,
+    option(
+        help="native, structured, validated or parsed.",
+        show_default="the profile's",
         autocompletion=complete.modes,
+        panel=ADVANCED,
     ),
 ]
 Dialect = Annotated[
     str,
-    typer.Option(
-        help="How the model writes calls if the tools are in the prompt (see callboard dialects).",
+    option(
+        help="Format of calls in text; see callboard dialects.",
         show_default="the profile's",
         autocompletion=complete.dialects,
+        panel=ADVANCED,
     ),
 ]
 MaxRounds = Annotated[
     int | None,
-    typer.Option(
-        min=1, help="Maximum replies; the last has no tools.", show_default=str(BY_NAME["max_rounds"].default)
+    option(
+        min=1,
+        help="Maximum replies; the last has no tools.",
+        show_default=str(BY_NAME["max_rounds"].default),
+        panel=ADVANCED,
     ),
 ]
-Tools = Annotated[
-    list[str] | None,
-    typer.Option("--tools", help="module:attribute or file.py[:attribute]; repeatable.", show_default=False),
-]
+Tools = Annotated[list[str] | None, option("--tools", help="module:attribute or file.py[:attribute]; repeatable.")]
 Ensembles = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--ensembles",
-        help="A directory of ensembles, or a name: io, coding, coding_single or a plug-in; repeatable.",
-        show_default=False,
-    ),
+    list[str] | None, option("--ensembles", help="io, coding, coding_single, a plug-in or a directory; repeatable.")
 ]
-McpFiles = Annotated[
-    list[str] | None,
-    typer.Option("--mcp", help="An mcp.json file, as other clients use; repeatable.", show_default=False),
-]
+McpFiles = Annotated[list[str] | None, option("--mcp", help="An mcp.json file, as other clients use; repeatable.")]
 Directory = Annotated[
-    Path, typer.Option("--directory", "-C", exists=True, file_okay=False, help="The repository.", show_default="here")
+    Path, option("--directory", "-C", exists=True, file_okay=False, help="The repository.", show_default="here")
 ]
 NoSandbox = Annotated[
     bool,
-    typer.Option(
-        "--no-sandbox", help="Run commands and tests without a sandbox. Use it only if the machine itself is one."
-    ),
+    option("--no-sandbox", help="Run commands without a sandbox, on a machine that is itself one.", panel=ADVANCED),
 ]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Json = Annotated[bool, option("--json", help="Print JSON.")]
 Verbose = Annotated[
-    bool, typer.Option("--verbose", "-v", help="Show rounds, reasoning, notes and usage, and the prompts of jobs.")
+    bool, option("--verbose", "-v", help="Show rounds, reasoning, notes and usage, and the prompts of jobs.")
 ]
 JobName = Annotated[
     str,
@@ -134,24 +134,22 @@ JobName = Annotated[
         metavar="JOB", help="The job's name, or the start of it.", show_default=False, autocompletion=complete.jobs
     ),
 ]
-Host = Annotated[str, typer.Option(help="The address to listen on. Other machines require --key.")]
-Port = Annotated[int, typer.Option(min=0, max=65535, help="The port to listen on; 0 selects a free port.")]
-LogLevel = Annotated[str, typer.Option(help="debug, info, warning or error.")]
+Host = Annotated[str, option(help="The address to listen on. Other machines require --key.", panel=ACCESS)]
+Port = Annotated[int, option(min=0, max=65535, help="The port; 0 selects a free one.")]
+LogLevel = Annotated[str, option(help="debug, info, warning or error.", panel=ADVANCED)]
 Budget = Annotated[
     float | None,
-    typer.Option(
+    option(
         help="Maximum cost in US dollars; the run stops when they are spent.",
-        show_default=False,
         callback=lambda value: _check_budget(value),  # noqa: PLW0108  # defined below
     ),
 ]
 Wait = Annotated[
-    bool,
-    typer.Option("--wait", help="Run it in a worker and show its output. Ctrl-C stops only the output."),
+    bool, option("--wait", help="Run it in a worker and show its output. Ctrl-C stops only the output.", panel=WORKER)
 ]
 Background = Annotated[
     bool,
-    typer.Option("--background", help="Run it in a worker and print the job's id. Calls that need your approval wait."),
+    option("--background", help="Run it in a worker and print the job's id. Approvals wait for you.", panel=WORKER),
 ]
 
 

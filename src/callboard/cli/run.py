@@ -29,6 +29,7 @@ from callboard.cli.options import (
     Tools,
     Verbose,
     Wait,
+    option,
     takes_options,
 )
 from callboard.cli.settings import settings_here, start_telemetry
@@ -59,17 +60,12 @@ class RunCommandOptions:
     mode: Mode = ""
     max_rounds: MaxRounds = None
     budget: Budget = None
-    latest: Annotated[bool, typer.Option("--continue", "-c", help="Continue your latest conversation.")] = False
-    resume: Annotated[str, typer.Option(help="Continue the conversation with this name.", show_default=False)] = ""
-    fork: Annotated[
-        str,
-        typer.Option(
-            help="Start a new conversation from the first ROUND replies of another: ID@ROUND.", show_default=False
-        ),
-    ] = ""
+    latest: Annotated[bool, option("--continue", "-c", help="Continue your latest conversation.")] = False
+    resume: Annotated[str, option(help="Continue the conversation with this name.")] = ""
+    fork: Annotated[str, option(help="Start a conversation from the first ROUND replies of ID: ID@ROUND.")] = ""
     wait: Wait = False
     background: Background = False
-    as_json: Annotated[bool, typer.Option("--json", help="Print every event as one line of JSON.")] = False
+    as_json: Annotated[bool, option("--json", help="Print every event as one line of JSON.")] = False
     verbose: Verbose = False
 
 

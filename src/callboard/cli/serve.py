@@ -15,9 +15,10 @@ import typer
 
 from callboard.cli import complete
 from callboard.cli.agui import HELP, check_agents, describe_key, extend_gateway_by_agui, make_key
+from callboard.cli.command_group import ADVANCED
 from callboard.cli.dialects import find_dialect, read_facts
 from callboard.cli.models import compare_backend, pull_with_progress
-from callboard.cli.options import Host, LogLevel, Mode, Port, key_option, read_keys, takes_options
+from callboard.cli.options import ACCESS, Host, LogLevel, Mode, Port, key_option, option, read_keys, takes_options
 from callboard.cli.settings import check_value, read_log_level, settings_here
 from callboard.errors import ProviderError
 from callboard.extras import require_extra
@@ -81,33 +82,23 @@ _CONNECT_SECONDS: Final = 2.0
 class BackendOptions:
     """The options that describe one backend."""
 
-    backend: Annotated[
-        str, typer.Option(help="The backend's URL, such as http://127.0.0.1:8080/v1.", show_default=False)
-    ] = ""
-    backend_wire: Annotated[
-        str, typer.Option(help="The API: chat, responses, messages or gemini.", show_default="chat")
-    ] = ""
-    backend_key: Annotated[str, typer.Option(help="Environment variable with its key.", show_default=False)] = ""
+    backend: Annotated[str, option(help="The backend's URL, such as http://127.0.0.1:8080/v1.")] = ""
+    backend_wire: Annotated[str, option(help="The API: chat, responses, messages or gemini.", show_default="chat")] = ""
+    backend_key: Annotated[str, option(help="Environment variable with its key.")] = ""
     local: Annotated[
-        str,
-        typer.Option(
-            help="Use a model on this machine instead, such as qwen2.5-coder-1.5b.",
-            show_default=False,
-            autocompletion=complete.local,
-        ),
+        str, option(help="A model on this machine instead, such as qwen2.5-coder-1.5b.", autocompletion=complete.local)
     ] = ""
     mode: Mode = ""
     dialect: Annotated[
         str,
-        typer.Option(
-            help="How the models write calls in text (see callboard dialects), or a tokenizer_config.json.",
-            show_default=False,
+        option(
+            help="A name from callboard dialects, or a tokenizer_config.json.",
             autocompletion=complete.dialects,
+            panel=ADVANCED,
         ),
     ] = ""
     profile: Annotated[
-        list[str] | None,
-        typer.Option(help="A fact about the models (callboard explain): FACT=VALUE; repeatable.", show_default=False),
+        list[str] | None, option(help="FACT=VALUE, as callboard explain shows it; repeatable.", panel=ADVANCED)
     ] = None
 
     def settings(self, **more: object) -> BackendSettings | None:
@@ -141,79 +132,63 @@ class ServeOptions(BackendOptions):
 
     forward_client_key: Annotated[
         bool | None,
-        typer.Option(help="Send clients' own keys to the backend.", show_default="only if there is one backend"),
+        option(
+            help="Send clients' own keys to the backend.", show_default="only if there is one backend", panel=ADVANCED
+        ),
     ] = None
     model_map: Annotated[
         list[str] | None,
-        typer.Option(
-            help="FROM=TO: ask the backend's model TO if a client asks for FROM; repeatable.", show_default=False
-        ),
+        option(help="FROM=TO: ask for model TO if a client asks for FROM; repeatable.", panel=ADVANCED),
     ] = None
-    config: Annotated[str, typer.Option(help="A TOML file of settings, for several backends.", show_default=False)] = ""
+    config: Annotated[str, option(help="A TOML file of settings, for several backends.")] = ""
     host: Host = "127.0.0.1"
     port: Port = 8282
     key: Annotated[list[str] | None, key_option("clients", "CALLBOARD_GATEWAY_KEYS")] = None
     requests_per_minute: Annotated[
-        float | None, typer.Option(help="Maximum requests per minute for one key.", show_default=False)
+        float | None, option(help="Maximum requests per minute for one key.", panel=ACCESS)
     ] = None
-    max_concurrent: Annotated[
-        int | None, typer.Option(help="Maximum concurrent requests for one key.", show_default=False)
-    ] = None
+    max_concurrent: Annotated[int | None, option(help="Maximum concurrent requests for one key.", panel=ACCESS)] = None
     budget_per_day: Annotated[
-        float | None,
-        typer.Option(help="Maximum cost of all requests of a day (UTC), in US dollars.", show_default=False),
+        float | None, option(help="Maximum cost of all requests of a day (UTC), in US dollars.", panel=ACCESS)
     ] = None
-    store: Annotated[
-        str, typer.Option(help="A database to keep replies in: sqlite:///FILE or postgresql://...", show_default=False)
-    ] = ""
+    store: Annotated[str, option(help="A database for replies: sqlite:///FILE or postgresql://...", panel=ADVANCED)] = (
+        ""
+    )
     ensembles: Annotated[
         list[str] | None,
-        typer.Option(
-            help="Ensembles whose tools the gateway runs: a directory, or io, coding, coding_single or a plug-in; repeatable.",
-            show_default=False,
-        ),
+        option(help="Ensembles that the gateway runs: a directory or name; repeatable.", panel=ADVANCED),
     ] = None
-    board: Annotated[
-        bool, typer.Option("--board", help="Serve the board at /board, and print a link that logs in.")
-    ] = False
-    board_url: Annotated[
-        str,
-        typer.Option(
-            help="The board's URL for other machines, such as https://gateway.example.org; required if --host is not local.",
-            show_default=False,
-        ),
-    ] = ""
-    agui: Annotated[list[str] | None, typer.Option(help=HELP, show_default=False)] = None
+    board: Annotated[bool, option("--board", help="Serve the board at /board, and print a link that logs in.")] = False
+    board_url: Annotated[str, option(help="The board's URL for other machines, if --host is not local.")] = ""
+    agui: Annotated[list[str] | None, option(help=HELP)] = None
     strict: Annotated[
-        bool, typer.Option("--strict", help="Refuse requests that would lose a part on the way to the backend.")
+        bool, option("--strict", help="Refuse requests that cannot be passed on whole.", panel=ADVANCED)
     ] = False
     compat_events: Annotated[
-        bool, typer.Option("--compat-events", help="Also send events under their older names.")
+        bool, option("--compat-events", help="Also send events under their older names.", panel=ADVANCED)
     ] = False
     origin: Annotated[
-        list[str] | None,
-        typer.Option(help="The origin of a web page that may send requests; repeatable.", show_default=False),
+        list[str] | None, option(help="The origin of a web page that may send requests; repeatable.", panel=ACCESS)
     ] = None
     idle_timeout: Annotated[
-        float | None, typer.Option(help="Seconds to wait for a silent backend.", show_default="600")
+        float | None, option(help="Seconds to wait for a silent backend.", show_default="600", panel=ADVANCED)
     ] = None
     heartbeat: Annotated[
-        float | None, typer.Option(help="Seconds between keep-alive events in a silent stream.", show_default="10")
+        float | None, option(help="Seconds between keep-alive events of a stream.", show_default="10", panel=ADVANCED)
     ] = None
-    certificate: Annotated[str, typer.Option(help="A PEM certificate file, for HTTPS.", show_default=False)] = ""
-    private_key: Annotated[
-        str, typer.Option(help="The PEM file of the certificate's private key.", show_default=False)
-    ] = ""
-    workers: Annotated[int, typer.Option(min=1, help="Number of server processes.")] = 1
+    certificate: Annotated[str, option(help="A PEM certificate file, for HTTPS.", panel=ACCESS)] = ""
+    private_key: Annotated[str, option(help="The PEM file of the certificate's private key.", panel=ACCESS)] = ""
+    workers: Annotated[int, option(min=1, help="Number of server processes.", panel=ADVANCED)] = 1
     log_level: LogLevel = "info"
 
 
 @takes_options(ServeOptions)
 def serve(options: ServeOptions) -> None:
-    """Let any client use any model: Responses, Chat Completions, Messages and Gemini in front of any backend.
+    """Let any client use any model, through the API that the client speaks.
 
-    The gateway turns tool calls that a model writes as text into real calls. If a backend does not accept tools, they
-    go into the prompt. With one backend, the client's key is passed on, unless the backend or the gateway has a key.
+    The gateway has the Responses, Chat Completions, Messages and Gemini APIs. It turns tool calls that a model writes
+    as text into real calls. If a backend does not accept tools, they go into the prompt. With one backend, the client's
+    key is passed on, unless the backend or the gateway has a key.
     """
     require_extra("gateway", *(["board"] if options.board else []), *(["jobs"] if options.agui else []))
     from callboard.servers.gateway.server import Address  # noqa: PLC0415  # the extra's

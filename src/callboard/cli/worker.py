@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from callboard.cli.options import takes_options
+from callboard.cli.command_group import ADVANCED
+from callboard.cli.options import LogLevel, option, takes_options
 from callboard.cli.settings import import_from, load_telemetry_settings, read_log_level, start_telemetry
 from callboard.extras import require_extra
 from callboard.jobs.job import QUEUE
@@ -30,29 +31,30 @@ if TYPE_CHECKING:
 class WorkerOptions:
     """The options of `callboard worker`."""
 
-    concurrency: Annotated[int, typer.Option(min=1, help="Number of jobs to run at once.")] = 4
+    concurrency: Annotated[int, option(min=1, help="Number of jobs to run at once.")] = 4
     queue: Annotated[
         list[str] | None,
-        typer.Option(
+        option(
             help="A queue to serve; NAME=STARTS limits its job starts per minute, across all workers; repeatable.",
             show_default="callboard, the queue of this host, and the runs of this directory",
         ),
     ] = None
     agents: Annotated[
-        list[str] | None,
-        typer.Option(help="An agent whose jobs to run: MODULE:NAME or FILE.py:NAME; repeatable.", show_default=False),
+        list[str] | None, option(help="An agent whose jobs to run: MODULE:NAME or FILE.py:NAME; repeatable.")
     ] = None
-    until_idle: Annotated[float | None, typer.Option(min=0, help="Exit after this many seconds without work.")] = None
+    until_idle: Annotated[
+        float | None, option(min=0, help="Exit after this many seconds without work.", panel=ADVANCED)
+    ] = None
     metrics: Annotated[
         int | None,
-        typer.Option(
+        option(
             min=0,
             max=65535,
-            help="Serve Prometheus metrics on this port of 127.0.0.1; 0 selects a free port.",
-            show_default=False,
+            help="Serve Prometheus metrics on this port of 127.0.0.1; 0 selects a free one.",
+            panel=ADVANCED,
         ),
     ] = None
-    log_level: Annotated[str, typer.Option(help="debug, info, warning or error.")] = "warning"
+    log_level: LogLevel = "warning"
 
 
 @takes_options(WorkerOptions)

@@ -91,7 +91,7 @@ async def _gh(directory: Path, path: str, *arguments: str) -> dict[str, Any]:
 async def _run(directory: Path, path: str, arguments: Any, stdin: bytes = b"") -> bytes:
     program = find_program("gh")
     if program is None:
-        raise CallerError("gh is not installed", path=path, hint="install it, or pass the text with --description")
+        raise CallerError("gh is not installed", path=path, hint="install it, or give the text in the command")
     repository = await find_repository(directory)
     if repository is None:
         raise CallerError("gh needs a git repository", path=str(directory), hint="git init makes one")
@@ -124,7 +124,7 @@ async def _run_command(
             await process.wait()
     if process.returncode:
         message = error.decode("utf-8", "replace").strip()[:500]
-        raise CallerError(f"gh: {message}", path=path, hint="gh auth status; or pass the text with --description")
+        raise CallerError(f"gh: {message}", path=path, hint="gh auth status; or give the text in the command")
     return output
 
 
