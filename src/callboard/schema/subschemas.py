@@ -97,7 +97,7 @@ def pointer_steps(reference: str) -> list[str]:
     if not reference.startswith("#/"):
         raise LookupError(reference)
     fragment = _ESCAPED.sub(
-        lambda found: bytes.fromhex(found[0].replace("%", "")).decode(errors="replace"), reference[2:]
+        lambda escapes: bytes.fromhex(escapes[0].replace("%", "")).decode(errors="replace"), reference[2:]
     )
     return [step.replace("~1", "/").replace("~0", "~") for step in fragment.split("/")]
 
