@@ -36,7 +36,7 @@ BUDGETS = {
 }
 """Lines of each room, and of the modules beside the rooms ("root")."""
 FILES = 492
-TEST_LINES = 89_860
+TEST_LINES = 89_866
 
 
 def count_lines(folder):
