@@ -209,6 +209,7 @@ def with_keys(page: str) -> str:
     }
     rows = {name: list(key_rows(kind)) for name, kind in kinds.items()}
     del rows["mcp"][0]  # its name is the table's
+    rows["gateway"] = [row for row in rows["gateway"] if not row.startswith("| `prices.")]  # as in callboard.toml
     rows["top"] = [_key_row(key.name, key.kind, key.default) for key in SETTINGS if key.name not in kinds]
     tables = {
         "[ensemble]": descriptors.ENSEMBLE_KEYS,
