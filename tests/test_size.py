@@ -9,9 +9,9 @@ from pathlib import Path
 PACKAGE = Path(__file__).parents[1] / "src/callboard"
 BUDGETS = {
     "servers": 15_423,
-    "coding": 12_729,
+    "coding": 12_740,
     "wires": 9_005,
-    "cli": 7_528,
+    "cli": 7_571,
     "jobs": 6_609,
     "dialects": 6_269,
     "mcp": 3_797,
@@ -22,8 +22,8 @@ BUDGETS = {
     "tools": 2_366,
     "schema": 1_984,
     "modes": 1_969,
-    "configuration": 1_920,
-    "loop": 1_830,
+    "configuration": 1_942,
+    "loop": 1_831,
     "execution": 1_674,
     "core": 1_390,
     "telemetry": 1_271,
@@ -36,7 +36,7 @@ BUDGETS = {
 }
 """Lines of each room, and of the modules beside the rooms ("root")."""
 FILES = 492
-TEST_LINES = 89_866
+TEST_LINES = 89_910
 
 
 def count_lines(folder):

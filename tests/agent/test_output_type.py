@@ -116,7 +116,7 @@ def test_an_output_that_is_no_type_is_the_callers_mistake(kind):
         (
             [[core.TextPiece("Let me. "), Call("multiply", {"a": 6, "b": 7})]],
             "pending",
-            "1 calls wait for their results",
+            "1 call waits",
             "",
         ),
     ],

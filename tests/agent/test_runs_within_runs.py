@@ -321,7 +321,7 @@ def test_a_tool_of_ones_own_begins_a_run_within_the_run(in_thread):
 def test_an_inner_call_whose_result_comes_from_outside_is_an_error_of_the_tool():
     inner = Agent(ScriptedModel([Call("delete", {"path": "a"})]), [Invoker.of(delete).replace(deferred=True)])
     result = asking(inner, approve=lambda *_: "allow").run_sync("?")
-    assert result_texts(result)[0].startswith("Error: CallerError: ask gave no answer: 1 calls wait for their results")
+    assert result_texts(result)[0].startswith("Error: CallerError: ask gave no answer: 1 call waits")
 
 
 def test_a_tool_that_is_an_agent_is_called_like_a_function():

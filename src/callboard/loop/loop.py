@@ -600,7 +600,8 @@ class Loop:
             results[0] = _beside_results(results[0])
         self.transcript += results
         if calls.deferred:
-            return [Finish("pending", "", f"{len(calls.deferred)} calls wait for their results")]
+            count = len(calls.deferred)
+            return [Finish("pending", "", "1 call waits" if count == 1 else f"{count} calls wait")]
         agent = self._count_results(pairs)
         self._calls = PendingCalls()
         self._counted = 0
