@@ -3,11 +3,13 @@ from __future__ import annotations
 import asyncio
 import re
 import signal
+from io import StringIO
 from pathlib import Path
 
 import pytest
 
 from callboard.agent import Transcript
+from callboard.cli.display import Display
 from callboard.core import (
     AssistantCanister,
     InvocationCanister,
@@ -51,6 +53,22 @@ def test_the_answer_is_on_standard_output_and_the_rest_beside_it(ask, toolbox, d
         AssistantCanister,
     ]
     assert (canisters[0].text, canisters[3].text, canisters[4].text) == ("6 times 7?", "42", "It is 42.")
+
+
+async def test_a_model_that_is_silent_is_reported_until_it_speaks(monkeypatch):
+    monkeypatch.setattr("callboard.cli.display.SILENCE", 0.0)
+    monkeypatch.setattr("callboard.cli.display._POLL_SECONDS", 0.0)
+    out, err = StringIO(), StringIO()
+    display = Display(out, err, verbose=False, color=False)
+    async with display.report_silence():
+        display.show(RoundStarted(1))
+        for _ in range(10):
+            await asyncio.sleep(0)
+        display.show(ReplyEnded("stop"))
+        reported = err.getvalue()
+        for _ in range(10):
+            await asyncio.sleep(0)
+    assert (reported[:27], err.getvalue()) == ("waiting for the model: 0 s\n", reported)
 
 
 def test_arguments_that_do_not_fit_are_shown_once(ask, toolbox):

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import shlex
 import sys
-from collections.abc import Mapping
+import time
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from typing import Any, Final, TextIO
 
 from callboard.cli.durable_store import read_output
@@ -48,6 +51,9 @@ from callboard.text.display import collapse, strip_controls
 
 _WIDTH = 120
 _MESSAGE = 1000
+SILENCE: Final = 10.0
+"""Seconds without output in a reply, after which a line says that the command waits. The wait then doubles."""
+_POLL_SECONDS: Final = 0.5
 
 
 class Display:
@@ -61,13 +67,19 @@ class Display:
         self._terminal = out.isatty()
         self._in_line = False
         self._in_reasoning = False
+        self._awaits_reply = False
+        self._written_at = 0.0
 
     def show(self, event: Event) -> None:
+        if isinstance(event, RoundStarted | ReplyEnded | ReplyFailed):
+            self._awaits_reply = isinstance(event, RoundStarted)
+            self._written_at = time.monotonic()
         match event:
             case TextPiece(text=text) | RefusalPiece(text=text):
                 self._end_reasoning()
                 self._out.write(strip_controls(text) if self._terminal else text)
                 self._out.flush()
+                self._written_at = time.monotonic()
                 self._in_line = not text.endswith("\n") if text else self._in_line
             case InvocationEnded(name=name, arguments=arguments, raw=raw):
                 self.tell(f"-> {collapse(name)}({_format_arguments(arguments, raw)})", "36")
@@ -96,6 +108,7 @@ class Display:
             case ReasoningPiece(text=text) if self._verbose:
                 self._err.write(strip_controls(text))
                 self._err.flush()
+                self._written_at = time.monotonic()
                 self._in_reasoning = not text.endswith("\n") if text else self._in_reasoning
             case ReplyEnded():
                 self._end_line()
@@ -112,6 +125,28 @@ class Display:
         self._end_reasoning()
         self._err.write(f"\x1b[{color}m{line}\x1b[0m\n" if self._color and color else f"{line}\n")
         self._err.flush()
+        self._written_at = time.monotonic()
+
+    @asynccontextmanager
+    async def report_silence(self) -> AsyncIterator[None]:
+        """While this is open, report a model that is silent: after SILENCE seconds, then after twice as many."""
+        task = asyncio.create_task(self._watch_silence())
+        try:
+            yield
+        finally:
+            task.cancel()
+
+    async def _watch_silence(self) -> None:
+        limit = SILENCE
+        while True:
+            await asyncio.sleep(_POLL_SECONDS)
+            seconds = time.monotonic() - (written_at := self._written_at) if self._awaits_reply else -1.0
+            if seconds >= limit:
+                self.tell(f"waiting for the model: {seconds:.0f} s", "2")
+                self._written_at = written_at
+                limit *= 2
+            elif seconds < SILENCE:
+                limit = SILENCE
 
     def _end_line(self) -> None:
         if self._in_line:

@@ -40,7 +40,8 @@ def follow_job(request: JobRequest, display: JobDisplay, *, resume: DurableJob |
             kind = CodingKind(job.kind, store, lambda _: model, request=whole, approver=approvals, show=display.step)
             with cancel_on_signals() as signals:
                 try:
-                    ended = await run_direct(store, job, kind)
+                    async with display.report_silence():
+                        ended = await run_direct(store, job, kind)
                 except asyncio.CancelledError:
                     ended = begun[0] = await store.get(job.id)
                     if not signals:

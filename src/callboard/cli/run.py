@@ -114,12 +114,13 @@ def run(options: RunCommandOptions) -> None:
                 display.tell(f"{settings.model.partition(',')[0].strip()}: loading", "2")
             stream = agent.stream(prompt.decode("utf-8", "replace"), history=conversation.canisters)
             try:
-                async for event in stream:
-                    if as_json:
-                        out.buffer.write(encode_line(event) + b"\n")
-                        out.buffer.flush()
-                    else:
-                        display.show(event)
+                async with display.report_silence():
+                    async for event in stream:
+                        if as_json:
+                            out.buffer.write(encode_line(event) + b"\n")
+                            out.buffer.flush()
+                        else:
+                            display.show(event)
             finally:
                 await model.aclose()
         return stream
