@@ -319,6 +319,17 @@ def test_what_is_installed_is_borrowed(repo, job, git):
     assert run(tree.changes()).files == ()
 
 
+def test_an_environment_is_borrowed_without_a_gitignore_unless_a_commit_has_it(repo, job, git):
+    for name in (".venv", "venv"):
+        (repo / name).mkdir()
+        (repo / name / "pyvenv.cfg").touch()
+    git(repo, "add", "venv")
+    git(repo, "commit", "-qm", "an environment")
+    tree = opened(repo, job)
+    assert (tree.borrowed, (tree.root / "venv/pyvenv.cfg").exists()) == ({".venv": repo / ".venv"}, True)
+    assert run(tree.changes()).files == ()
+
+
 # Undoing
 
 

@@ -220,7 +220,7 @@ async def _copy(record: TreeRecord, *, in_repository: bool) -> Tree:
 
 async def _open(record: TreeRecord, own: Repository, source: Repository | None, notices: list[str]) -> Tree:
     """Return the finished tree; the user's git finds its repository, and the record says that it is complete."""
-    borrowed = await _find_installed(source.root if source else Path(record.directory), source)
+    borrowed = await _find_installed(source.root if source else Path(record.directory), source, record.base)
     own.hidden = frozenset(borrowed)
     own.folder = source.folder if source else ""
     pointer = own.root / ".git"
@@ -232,14 +232,25 @@ async def _open(record: TreeRecord, own: Repository, source: Repository | None, 
     return Tree(record, own, borrowed, notices)
 
 
-async def _find_installed(root: Path, repository: Repository | None) -> dict[str, Path]:
-    """Return ignored folders of installed packages: at the top, in the user's folder, and beside a package.json."""
+async def _find_installed(root: Path, repository: Repository | None, base: str = "") -> dict[str, Path]:
+    """Return ignored folders of installed packages, and virtual environments that are not in the commit `base`.
+
+    They are at the top, in the user's folder, and beside a package.json.
+    """
     folders = await asyncio.to_thread(_installed_folders, root, repository.folder if repository else "")
     if repository is not None and folders:
         lines = b"".join([os.fsencode(name) + b"\0" for name in folders])
         ignored = await repository.git("check-ignore", "-z", "--stdin", stdin=lines, check=False)
-        folders = {name: folders[name] for name in ignored.items}
+        committed = await repository.git("ls-tree", "--full-tree", "-z", "--name-only", base, "--", *folders)
+        environments = await asyncio.to_thread(_find_environments, folders)
+        names = {*ignored.items, *({*environments} - {*committed.items})}
+        folders = {name: path for name, path in folders.items() if name in names}
     return folders
+
+
+def _find_environments(folders: Mapping[str, Path]) -> list[str]:
+    """Return the folders that are virtual environments. Before Python 3.13 they have no .gitignore of their own."""
+    return [name for name, path in folders.items() if (path / "pyvenv.cfg").is_file()]
 
 
 def _installed_folders(root: Path, folder: str) -> dict[str, Path]:
