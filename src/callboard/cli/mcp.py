@@ -148,7 +148,7 @@ def add_server(
 ) -> None:
     """Add a server to your own callboard.toml."""
     if bool(command) == bool(url):
-        raise typer.BadParameter("give a command behind `--`, or --url")
+        raise typer.BadParameter("give a command after `--`, or --url")
     table: dict[str, Any] = {"transport": "http", "url": url} if url else {"transport": "stdio", "command": command}
     if command:
         # Relative paths in the command refer to the current directory.
