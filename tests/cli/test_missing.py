@@ -55,6 +55,14 @@ def test_without_the_extra_local_nothing_is_downloaded_recorded_or_served(argume
     assert (pulled, (data / "jobs").exists(), (data / "conversations").exists()) == ([], False, False)
 
 
+@pytest.mark.usefixtures("own")
+@pytest.mark.parametrize("command", ["build", "debug", "triage", "chat"])
+def test_a_coding_command_without_a_model_takes_one_that_can_do_it(command, invoke, pulled):
+    result = invoke(command, "test_add fails")
+    assert (str(result.exception), pulled) == ("downloaded", ["qwen2.5-coder-1.5b"])
+    assert command == "chat" or "model: local:qwen2.5-coder-1.5b, which fixes small bugs" in result.stderr
+
+
 @pytest.mark.parametrize(
     ("module", "arguments", "extra"),
     [

@@ -3,8 +3,8 @@ from pathlib import Path
 
 import pytest
 
-from callboard.configuration import load_settings
-from callboard.configuration.settings import KEYS, Settings
+from callboard.configuration import load_coding_settings, load_settings
+from callboard.configuration.settings import CODING_MODEL, KEYS, Settings
 from callboard.configuration.trust import RESTRICTING
 from callboard.errors import CallerError
 from callboard.profiles import Prices, resolve
@@ -52,6 +52,13 @@ def test_defaults(load):
     )
     assert (settings.tools, settings.ensembles, settings.instructions) == ((), (), "")
     assert set(settings.sources.values()) == {"default"}
+
+
+def test_coding_agents_have_a_larger_default_model(load, tmp_path):
+    config = {"XDG_CONFIG_HOME": str(tmp_path / "config")}
+    assert load_coding_settings({}, tmp_path, config).model == CODING_MODEL != load().model
+    for named in ({"CALLBOARD_MODEL": "one"}, {"CALLBOARD_BASE_URL": "http://127.0.0.1:1"}):
+        assert load_coding_settings({}, tmp_path, {**config, **named}) == load(cwd=tmp_path, **named)
 
 
 def test_each_layer_goes_before_those_below(load, own, project):

@@ -23,7 +23,7 @@ from callboard.cli.display import JobDisplay
 from callboard.cli.durable_store import find_job, open_store
 from callboard.cli.line_editor import Editor, Interrupted, open_editor
 from callboard.cli.models import CODING_FACTS, check_reachable, open_model
-from callboard.cli.options import BaseUrl, Budget, Dialect, Directory, Mode, Model, NoSandbox, Verbose, option
+from callboard.cli.options import BaseUrl, Budget, CodingModel, Dialect, Directory, Mode, NoSandbox, Verbose, option
 from callboard.cli.settings import load_telemetry_settings, settings_in, start_telemetry
 from callboard.coding.agents.job_request import JobRequest, parse_access
 from callboard.coding.chat.session import ChatSession
@@ -128,7 +128,7 @@ HISTORY: Final = "chat-history"
 def chat(
     context: typer.Context,
     prompt: Annotated[str, typer.Argument(help="The first prompt.", show_default=False)] = "",
-    model: Model = "",
+    model: CodingModel = "",
     base_url: BaseUrl = "",
     mode: Mode = "",
     dialect: Dialect = "",
@@ -244,7 +244,8 @@ class ChatConsole:
         return True
 
     async def _turn(self, chat: ChatSession, prompt: str) -> None:
-        result = await chat.turn(prompt)
+        async with self._display.report_silence():
+            result = await chat.turn(prompt)
         if result.state == "incomplete":
             self._display.tell(f"incomplete: {result.why}", "33")
 
@@ -310,7 +311,7 @@ def make_request(
         directory = Path(earlier.directory)
     directory = directory.resolve()
     flags = {name: options[name] for name in ("model", "base_url", "mode", "dialect", "budget")}
-    settings = settings_in(directory, flags)
+    settings = settings_in(directory, flags, for_coding=True)
     return JobRequest(kind="chat", directory=directory, settings=settings, without_sandbox=without_sandbox, **options)
 
 

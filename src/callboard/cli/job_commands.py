@@ -18,9 +18,9 @@ from callboard.cli.options import (
     Background,
     BaseUrl,
     Budget,
+    CodingModel,
     Dialect,
     Directory,
-    Model,
     NoSandbox,
     Verbose,
     Wait,
@@ -46,7 +46,7 @@ class JobOptions:
     """The options that the four commands share; see `takes_options`."""
 
     issue: Annotated[int | None, option(min=1, help="A GitHub issue to read.")] = None
-    model: Model = ""
+    model: CodingModel = ""
     base_url: BaseUrl = ""
     dialect: Dialect = ""
     max_rounds: Annotated[
@@ -177,7 +177,7 @@ def _run(
 
     directory = options.directory.resolve()
     flags = {name: getattr(options, name) for name in ("model", "base_url", "dialect", "max_rounds", "budget")}
-    settings = settings_in(directory, flags)
+    settings = settings_in(directory, flags, for_coding=True)
     start_telemetry(settings.telemetry)
     verbose = options.verbose or settings.coding.debug.enabled
     display = JobDisplay(sys.stdout, sys.stderr, verbose=verbose, as_json=options.as_json)
@@ -203,6 +203,8 @@ def _run(
         keep_tree=options.keep,
         **fields,
     )
+    if settings.sources["model"] == "default":
+        display.tell(f"model: {settings.model}, which fixes small bugs; --model names another", "2")
     if (take := take_request.get()) is not None:
         take(request, options.priority)
         return

@@ -247,7 +247,7 @@ def resume_job(
         return
     flags = {"model": model or job.input.get("model"), "base_url": base_url or job.input.get("base_url")}
     flags |= {"max_rounds": job.input.get("rounds"), **{name: job.input.get(name) for name in ("dialect", "budget")}}
-    settings = settings_in(Path(job.directory), flags)
+    settings = settings_in(Path(job.directory), flags, for_coding=True)
     request = request_of(job.kind, job.directory, job.input, settings)
     display = JobDisplay(sys.stdout, sys.stderr, verbose=verbose or settings.coding.debug.enabled, as_json=as_json)
     follow_job(request, display, resume=job)

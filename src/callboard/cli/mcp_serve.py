@@ -61,7 +61,7 @@ async def open_served_agents(repository: Path | None, tell: Callable[[str], None
     from callboard.servers.mcp.agent_jobs import open_agents  # noqa: PLC0415
 
     def read_settings() -> Settings:
-        return settings_in(repository, {})
+        return settings_in(repository, {}, for_coding=True)
 
     def start(database: Database) -> None:
         if start_worker(database, host_queue()) is None and not database.is_sqlite:

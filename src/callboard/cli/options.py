@@ -18,7 +18,7 @@ import typer
 
 from callboard.cli import complete
 from callboard.cli.command_group import ADVANCED
-from callboard.configuration.settings import BY_NAME
+from callboard.configuration.settings import BY_NAME, CODING_MODEL
 from callboard.errors import CallerError
 
 KEY_HINT: Final = "env:NAME or file:PATH hides it from ps"
@@ -76,14 +76,17 @@ def _read_file(path: str) -> str:
 
 Options = TypeVar("Options")
 
-Model = Annotated[
-    str,
-    option(
+
+def _model_option(default: str) -> Any:
+    return option(
         help="local:NAME, openai:NAME, ..., or NAME with --base-url; commas separate fallbacks.",
-        show_default=BY_NAME["model"].default,
+        show_default=default,
         autocompletion=complete.models,
-    ),
-]
+    )
+
+
+Model = Annotated[str, _model_option(BY_NAME["model"].default)]
+CodingModel = Annotated[str, _model_option(CODING_MODEL)]
 BaseUrl = Annotated[str, option(help="A Chat Completions endpoint, such as http://127.0.0.1:8080/v1.")]
 Mode = Annotated[
     str,

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import typer
 
-from callboard.configuration import Settings, load_settings, user_file
+from callboard.configuration import Settings, load_coding_settings, load_settings, user_file
 from callboard.configuration.settings import BY_NAME
 from callboard.dialects import get_dialect
 from callboard.errors import CallerError
@@ -64,12 +64,12 @@ _MAX_NOTICE_CHARS: Final = 2000
 """Maximum characters of a notice: enough for all keys of a project's file, and paths."""
 
 
-def settings_in(place: Path, flags: Mapping[str, Any]) -> Settings:
-    """Load the settings of a command that works in a directory. Raises CallerError.
+def settings_in(place: Path, flags: Mapping[str, Any], *, for_coding: bool = False) -> Settings:
+    """Load the settings of a command that works in a directory, or of a coding agent. Raises CallerError.
 
     Prints ignored values of the project's file on standard error, in one line without escape sequences.
     """
-    settings = load_settings(flags, place, os.environ)
+    settings = (load_coding_settings if for_coding else load_settings)(flags, place, os.environ)
     for notice in settings.notices:
         typer.echo(f"callboard: {collapse(notice, _MAX_NOTICE_CHARS)}", err=True)
 

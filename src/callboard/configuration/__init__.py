@@ -11,13 +11,14 @@ from callboard.configuration.ensembles import (
     prepare_ensembles,
 )
 from callboard.configuration.mcp import DescribedServer, load_mcp_json, read_servers
-from callboard.configuration.settings import Settings, load_settings, user_file
+from callboard.configuration.settings import Settings, load_coding_settings, load_settings, user_file
 
 __all__ = [
     "DescribedServer",
     "Settings",
     "create_ensemble_from_configuration",
     "disconnect_ensembles",
+    "load_coding_settings",
     "load_configuration",
     "load_directory",
     "load_mcp_json",

@@ -110,6 +110,8 @@ KEYS = (
     SettingKey("trusted", Strings, (), "directories of projects that you trust; in your own file only"),
 )
 BY_NAME: Mapping[str, SettingKey] = {key.name: key for key in KEYS}
+CODING_MODEL: Final = "local:qwen2.5-coder-1.5b"
+"""Default model of the coding agents. The smaller default of the other commands calls tools, but fixes no bugs."""
 
 
 FILE_NAME: Final = "callboard.toml"
@@ -197,6 +199,25 @@ def load_settings(flags: Mapping[str, Any], cwd: Path, environ: Mapping[str, str
             sources[name] = BY_NAME[name].flag
     values["coding"] = msgspec.convert(values["coding"], CodingSettings)
     return Settings(**values, sources=sources, notices=tuple(notices))
+
+
+def load_coding_settings(flags: Mapping[str, Any], cwd: Path, environ: Mapping[str, str]) -> Settings:
+    """Load the settings of a coding agent, with CODING_MODEL as the default model.
+
+    Args:
+        flags: As in `load_settings`.
+        cwd: As in `load_settings`.
+        environ: As in `load_settings`.
+
+    Returns:
+        The settings.
+
+    Raises:
+        CallerError: As in `load_settings`.
+    """
+    settings = load_settings(flags, cwd, environ)
+    is_default = settings.sources["model"] == settings.sources["base_url"] == "default"
+    return msgspec.structs.replace(settings, model=CODING_MODEL) if is_default else settings
 
 
 def _at_variable(variable: str) -> Where:

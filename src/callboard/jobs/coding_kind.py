@@ -32,7 +32,7 @@ from callboard.coding.git.repository import find_repository
 from callboard.coding.git.tree import TreeRecord
 from callboard.coding.job import Job, JobType, Step, TreeSnapshot
 from callboard.coding.job_folders import JobFolders, jobs_directory
-from callboard.configuration import Settings, load_settings
+from callboard.configuration import Settings, load_coding_settings
 from callboard.core import Answer, InvocationCanister, ResultCanister, ResultReady
 from callboard.errors import CallerError
 from callboard.jobs.coding_record import FORK, CodingRecord, encode_output, read_job
@@ -267,7 +267,7 @@ class CodingKind(JobKind):
             job.type,
             job.directory,
             job.input,
-            load_settings({name: flags.get(name) for name in names}, directory, os.environ),
+            load_coding_settings({name: flags.get(name) for name in names}, directory, os.environ),
         )
         check_request(request, self._store.database)
         return request
