@@ -36,7 +36,7 @@ BUDGETS = {
 }
 """Lines of each room, and of the modules beside the rooms ("root")."""
 FILES = 492
-TEST_LINES = 89_910
+TEST_LINES = 89_924
 
 
 def count_lines(folder):

@@ -17,6 +17,7 @@ import shutil
 import subprocess
 import sys
 import tomllib
+from collections import defaultdict
 from pathlib import Path
 from types import ModuleType
 from typing import NamedTuple, get_args
@@ -177,6 +178,19 @@ def test_links(page):
         assert target.exists(), link[0]
         if anchor:
             assert anchor in anchors(target), link[0]
+
+
+def test_no_sentence_is_on_two_pages():
+    """A rule has one home, and other pages link it. Sentences of a few words, and generated help, do not count."""
+    pages = defaultdict(set)
+    for name, text in TEXTS.items():
+        prose = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", FENCE.sub("\n\n", text))
+        for block in re.split(r"\n\s*\n|\n(?=[-|])|\|", prose):
+            for sentence in re.split(r"(?<=[.!?]) ", " ".join(block.split())):
+                words = sentence.strip(" -*#.").lower()
+                if words.count(" ") > 6:
+                    pages[words].add(name)
+    assert {words: names for words, names in pages.items() if len(names) > 1} == {}
 
 
 def test_every_page_is_in_the_navigation():
