@@ -11,7 +11,7 @@ BUDGETS = {
     "servers": 15_423,
     "coding": 12_740,
     "wires": 9_005,
-    "cli": 7_571,
+    "cli": 7_574,
     "jobs": 6_609,
     "dialects": 6_269,
     "mcp": 3_797,
@@ -32,11 +32,11 @@ BUDGETS = {
     "profiles": 770,
     "adapters": 737,
     "storage": 505,
-    "root": 392,
+    "root": 393,
 }
 """Lines of each room, and of the modules beside the rooms ("root")."""
 FILES = 492
-TEST_LINES = 89_924
+TEST_LINES = 89_926
 
 
 def count_lines(folder):

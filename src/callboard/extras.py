@@ -1,6 +1,7 @@
 """Check that an extra's packages are installed, without importing them.
 
-It takes microseconds, so it is done before anything is downloaded, recorded or served.
+It takes microseconds, so it is done before anything is downloaded, recorded or served. The hint also works if Callboard
+was installed from a clone: pip reads the extras of the installed package.
 """
 
 from __future__ import annotations

@@ -61,6 +61,8 @@ def test_ways_to_name_tools(invoke, tmp_path, monkeypatch, specifications, names
     ("specification", "message"),
     [
         ("nowhere.py", "nowhere.py: no such file"),
+        (r"C:\x\nowhere.py", r"C:\x\nowhere.py: no such file"),
+        (r"C:\x\nowhere.py:tool", r"C:\x\nowhere.py:tool: no such file"),
         ("nowhere", "nowhere: no module 'nowhere'; write module:attribute or file.py"),
         ("os.nowhere", "os.nowhere: no module 'os.nowhere'; write module:attribute or file.py"),
         ("toolbox.py:nothing", "toolbox.py:nothing: toolbox.py has no 'nothing'"),

@@ -199,7 +199,7 @@ class JobDisplay(Display):
     """Shows the steps of a job, as text or as lines of JSON."""
 
     def __init__(self, out: TextIO, err: TextIO, *, verbose: bool, as_json: bool) -> None:
-        super().__init__(out, err, verbose=verbose, color=err.isatty() and "NO_COLOR" not in os.environ)
+        super().__init__(out, err, verbose=verbose, color=err.isatty() and not os.environ.get("NO_COLOR"))
         self.as_json = as_json
 
     def step(self, step: Step) -> None:

@@ -82,7 +82,7 @@ def run(options: RunCommandOptions) -> None:
     from callboard.toml.
     """
     verbose, as_json = options.verbose, options.as_json
-    color = sys.stderr.isatty() and "NO_COLOR" not in os.environ
+    color = sys.stderr.isatty() and not os.environ.get("NO_COLOR")
     out = sys.stdout
     display = Display(out, sys.stderr, verbose=verbose, color=color)
     settings = settings_here(

@@ -10,6 +10,7 @@ import asyncio
 import json
 import logging
 import os
+import re
 import sys
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager, contextmanager, redirect_stdout
@@ -184,7 +185,9 @@ def load_ensembles(specifications: Iterable[str], beside: Path | None) -> list[E
 
 def load_attribute(specification: str, beside: Path | None) -> list[Any]:
     """Load the objects of a specification. Raises CallerError."""
-    where, _, attribute = specification.partition(":")
+    drive = 2 if re.match(r"[A-Za-z]:[\\/]", specification) else 0
+    path, _, attribute = specification[drive:].partition(":")
+    where = specification[:drive] + path
     module = _load_module(where, specification, beside)
     if not attribute:
         tools = [each for each in vars(module).values() if isinstance(each, (Tool, Ensemble))]

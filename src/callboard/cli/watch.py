@@ -190,7 +190,7 @@ class Viewer:
             from rich.console import Console  # noqa: PLC0415  # rich costs 50 ms
             from rich.live import Live  # noqa: PLC0415
 
-            self._console = Console(no_color="NO_COLOR" in os.environ, highlight=False)
+            self._console = Console(no_color=bool(os.environ.get("NO_COLOR")), highlight=False)
             self._live = Live(self._progress, console=self._console, refresh_per_second=4, transient=True)
         self._live.__enter__()
         return self

@@ -50,7 +50,7 @@ KNOWN: Final = {
 
 VERIFIED: Final = f"{WHEEL}, whose SHA-256 is the known one"
 
-_HINT = 'pip install --force-reinstall "callboard[coding]"'
+_HINT = f"pip install --force-reinstall {WHEEL}=={next(iter(KNOWN))[0]}"
 
 
 @cache

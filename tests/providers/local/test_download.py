@@ -67,7 +67,7 @@ def test_a_hub_that_never_answers_is_followed_by_the_next_source(world, catalogu
 def test_a_cut_pull_goes_on_at_the_hub(world, catalogue_of, model):
     catalogue = catalogue_of(world.hub("tiny.gguf"))
     world.cut[world.hub_path("tiny.gguf")] = 100_000
-    with pytest.raises(ModelFileError, match=r"tiny: no source gave the file .* it goes on where it stopped"):
+    with pytest.raises(ModelFileError, match=r"tiny: no source gave the file .* continues the download"):
         bring(catalogue, watch=lambda event: event == Received(100_000, len(model)) and world.go_on.set())
     assert (directory() / "tiny.gguf.partial").read_bytes() == model[:100_000]
     world.cut.clear()
@@ -151,7 +151,7 @@ def test_what_a_killed_pull_left_is_cleared(world, catalogue_of):
 def test_a_full_disk_says_what_is_needed_and_keeps_what_came(world, catalogue_of):
     directory().mkdir(parents=True)
     (directory() / "tiny.gguf.partial").write_bytes(b"come")
-    with pytest.raises(ModelFileError, match=r"no room: 1,000,000,000,000 MB are needed, [0-9,]+ MB are free"):
+    with pytest.raises(ModelFileError, match=r"not enough space: 1,000,000,000,000 MB are needed, [0-9,]+ MB are free"):
         bring(catalogue_of(world.hub("tiny.gguf"), size=10**18 + 4))
     assert world.asked == []
     assert (directory() / "tiny.gguf.partial").read_bytes() == b"come"

@@ -118,7 +118,7 @@ async def _fill(place: Place, progress: Progress, patience: float) -> None:
             raise ModelFileError(
                 f"no source gave the file ({' | '.join(refusals)})",
                 path=entry.name,
-                hint=f"try `callboard models pull {entry.name}` again, it goes on where it stopped",
+                hint=f"is there a network? `callboard models pull {entry.name}` continues the download",
             )
         if shutil.disk_usage(place.file.parent).free < _room(source, entry.size - place.size()):
             raise _no_room(place)
@@ -180,7 +180,7 @@ def _no_room(place: Place) -> ModelFileError:
     needed = max(_room(source, place.entry.size - place.size()) for source in place.entry.sources)
     free = shutil.disk_usage(place.file.parent).free
     return ModelFileError(
-        f"no room: {needed / 1e6:,.0f} MB are needed, {free / 1e6:,.0f} MB are free",
+        f"not enough space: {needed / 1e6:,.0f} MB are needed, {free / 1e6:,.0f} MB are free",
         path=str(place.file.parent),
-        hint="what has come is kept; make room and pull again",
+        hint="free some space and pull again; a download continues where it stopped",
     )
