@@ -19,6 +19,7 @@ EVALS := .venv-evals
 BFCL := .venv-bfcl
 BOARD := .venv-board
 LOCKER := .venv-lock
+SBOM := .venv-sbom
 SITE := .venv-docs
 # Two more than there are processors: many a test waits for processes that it started.
 WORKERS := $(shell expr $$(getconf _NPROCESSORS_ONLN 2> /dev/null || echo 2) + 2)
@@ -87,9 +88,14 @@ check: $(INSTALLED)
 	@$(BIN)/mypy --no-error-summary
 	@broken=$$($(BIN)/lint-imports --no-cache) || { echo "$$broken"; exit 1; }
 
-# make package  build the sdist and the wheel, and try them in clean environments
-package: $(INSTALLED)
-	@$(BIN)/python .ci/try_package.py
+$(SBOM)/.installed: .ci/sbom.txt
+	@rm -rf $(SBOM) && $(PYTHON) -m venv $(SBOM)
+	@$(SBOM)/bin/python -m pip --disable-pip-version-check install --quiet --require-hashes --only-binary :all: --requirement .ci/sbom.txt
+	@touch $@
+
+# make package  build the sdist and the wheel, try them in clean environments, and write an SBOM and a list of licenses
+package: $(INSTALLED) $(SBOM)/.installed
+	@$(BIN)/python .ci/try_package.py $(SBOM)/bin/python
 
 # make conformance  pass the tests of what backends and models were seen to send, and MCP's official suite
 conformance: $(INSTALLED) $(SERVERS)/.installed
@@ -324,4 +330,4 @@ lock: $(LOCKER)/.installed
 
 # make clean  remove the virtual environments and the caches
 clean:
-	rm -rf $(VENV) $(PEERS) $(PARSERS) $(LITELLM) $(RELAYS) $(THREADS) $(DURABLE) $(FUZZER) $(CLIENTS) $(SERVERS) $(PROGRAMS) $(EVALS) $(BFCL) $(BOARD) $(LOCKER) .fuzz .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(PEERS) $(PARSERS) $(LITELLM) $(RELAYS) $(THREADS) $(DURABLE) $(FUZZER) $(CLIENTS) $(SERVERS) $(PROGRAMS) $(EVALS) $(BFCL) $(BOARD) $(LOCKER) $(SBOM) $(SITE) .fuzz .mypy_cache .ruff_cache .pytest_cache .hypothesis

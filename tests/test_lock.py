@@ -9,7 +9,7 @@ from packaging.requirements import Requirement
 from tests.tables import table
 
 ROOT = Path(__file__).parents[1]
-LOCKS = {name: (ROOT / name).read_text("utf-8") for name in ("requirements.lock", ".ci/uv.txt")}
+LOCKS = {name: (ROOT / name).read_text("utf-8") for name in ("requirements.lock", ".ci/uv.txt", ".ci/sbom.txt")}
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
 
 
