@@ -25,6 +25,7 @@ _COMMANDS: Final = {
         "tools": ("tools:app", "Show and call your tools, as models see them."),
         "mcp": ("mcp:app", "Manage MCP servers from callboard.toml and mcp.json files."),
         "models": ("models:app", "Download and manage models that run on this machine."),
+        "clean": ("clean:clean", "Show what Callboard keeps on disk, or delete the kinds that you name."),
         "eval": ("eval:app", "Measure how well a model calls tools."),
         "explain": ("explain:explain", "Show how Callboard asks a model for calls, and the source of each fact."),
         "parse": ("dialects:parse_text", "Find the calls in a text and print them as one JSON object."),

@@ -269,7 +269,7 @@ def remove(
         # `remove_job` checks whether the worker of a running job is alive.
         if job.state not in END_STATES and job.state != "running":
             raise CallerError(f"the job is {job.state}", path=job.id, hint=f"callboard jobs cancel {job.id} ends it")
-    _confirm(f"delete {', '.join([*records, *[each.id for each in targets]])}?", yes=yes)
+    confirm_deletion(f"delete {', '.join([*records, *[each.id for each in targets]])}?", yes=yes)
     for name in dict.fromkeys([*records, *[each.id for each in targets]]):
         if name not in records:
             remove_job(name)
@@ -280,12 +280,12 @@ def remove(
 def _remove_old(age: timedelta, text: str, *, yes: bool) -> None:
     from callboard.jobs.services import remove_old_jobs  # noqa: PLC0415  # not for --help
 
-    _confirm(f"delete all jobs and chats that ended more than {text} ago?", yes=yes)
+    confirm_deletion(f"delete all jobs and chats that ended more than {text} ago?", yes=yes)
     count = read_jobs(lambda store: remove_old_jobs(store, age)) if may_have_jobs() else 0
     typer.echo(f"{describe_count(count, 'job')} deleted", err=True)
 
 
-def _confirm(question: str, *, yes: bool) -> None:
+def confirm_deletion(question: str, *, yes: bool) -> None:
     if yes:
         return
     if not sys.stdin.isatty():
