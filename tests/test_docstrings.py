@@ -13,6 +13,8 @@ ROOT = Path(__file__).parents[1]
 HOOKS = (ROOT / "docs/site_hooks.py").read_text("utf-8")
 ROOMS = re.findall(r'"([\w.]+)"', HOOKS.partition("PACKAGES = (")[2].partition(")")[0])
 """The packages of the API reference."""
+MAX_IN_PROSE = 4
+"""Parameters of a function; more than these have entries under `Args`."""
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 
@@ -41,9 +43,13 @@ def definitions(path):
     return {node.name: node for node in tree.body if isinstance(node, (ast.ClassDef, *FUNCTIONS))}
 
 
+def is_entry(name, text):
+    return re.search(rf"^ *\**{name}(?: \(.*\))?:", text, re.MULTILINE)
+
+
 def is_described(name, text):
-    """An entry of a section, or the name in backticks."""
-    return re.search(rf"^ *\**{name}(?: \(.*\))?:|`{name}`", text, re.MULTILINE)
+    """An entry of a section, or the name in backticks: a short sentence is better than a section for few parameters."""
+    return is_entry(name, text) or f"`{name}`" in text
 
 
 def parameters(function):
@@ -69,7 +75,9 @@ def gaps_of_function(function):
     if not text:
         yield "docstring"
     elif not decorators & {"property", "cached_property"}:
-        yield from [name for name in parameters(function) if not is_described(name, text)]
+        names = parameters(function)
+        described = is_entry if len(names) > MAX_IN_PROSE else is_described
+        yield from [name for name in names if not described(name, text)]
         returned = ast.unparse(function.returns) if function.returns else "None"
         if returned not in {"None", "Never", "NoReturn"} and not re.search("^(Return|Yield)s?\\b", text, re.MULTILINE):
             yield "Returns"

@@ -13,7 +13,7 @@ BUDGETS = {
     "wires": 9_005,
     "cli": 7_735,
     "jobs": 6_609,
-    "dialects": 6_269,
+    "dialects": 6_274,
     "mcp": 3_797,
     "providers": 3_679,
     "sandbox": 3_200,
@@ -36,7 +36,7 @@ BUDGETS = {
 }
 """Lines of each room, and of the modules beside the rooms ("root")."""
 FILES = 493
-TEST_LINES = 90_067
+TEST_LINES = 90_075
 
 
 def count_lines(folder):

@@ -126,10 +126,15 @@ def parse(
     start_in_reasoning: bool = False,
     identify: Identify | None = None,
 ) -> list[Event]:
-    """Return the events of a whole `text`.
+    """Return the events of a whole text.
 
-    `tools` are the declared tools, and `dialect` is the format of calls. `why` says how the reply ended. With
-    `start_in_reasoning` the text begins inside reasoning. `identify` makes the identifiers of calls.
+    Args:
+        text: The text of a reply.
+        tools: The declared tools; None counts every name as declared.
+        dialect: The format of calls, or its name.
+        why: How the reply ended.
+        start_in_reasoning: True if the text begins inside reasoning.
+        identify: Makes the identifiers of calls; by default they count from `call_0_0`.
     """
     parser = Parser(tools, dialect, start_in_reasoning=start_in_reasoning, identify=identify)
     return [*parser.feed(text), *parser.finish(why)]
