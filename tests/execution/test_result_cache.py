@@ -4,6 +4,7 @@ import asyncio
 import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 
 import pytest
 from tests.tables import table
@@ -173,7 +174,7 @@ def save(key, content="text", seconds=60):
 
 
 def query(file, statement):
-    with sqlite3.connect(file) as connection:
+    with closing(sqlite3.connect(file)) as connection, connection:
         return connection.execute(statement).fetchone()
 
 

@@ -204,3 +204,4 @@ async def test_what_waits_for_a_database_ends_when_it_is_closed(tmp_path, monkey
     with pytest.raises(DatabaseUnavailable, match="locked"):
         await writing
     other.close()
+    other.close()
