@@ -11,7 +11,7 @@ BUDGETS = {
     "servers": 15_423,
     "coding": 12_740,
     "wires": 9_005,
-    "cli": 7_735,
+    "cli": 7_736,
     "jobs": 6_609,
     "dialects": 6_274,
     "mcp": 3_797,
@@ -36,7 +36,7 @@ BUDGETS = {
 }
 """Lines of each room, and of the modules beside the rooms ("root")."""
 FILES = 493
-TEST_LINES = 90_075
+TEST_LINES = 90_084
 
 
 def count_lines(folder):

@@ -45,6 +45,11 @@ def test_the_rounds_and_calls_of_a_job(invoke):
     ]
 
 
+def test_the_figures_are_there_on_a_narrow_terminal(invoke):
+    shown = invoke("trace", make(build).id, env={"COLUMNS": "40"}).stdout
+    assert all(figure in shown for figure in ("3.00 s", "1.00 s", "1200/30", "$0.2500"))
+
+
 def test_as_json(invoke):
     job = make(build)
     traced = json.loads(invoke("trace", job.id, "--json").stdout)

@@ -50,10 +50,11 @@ def trace(
         return
     from rich.console import Console  # noqa: PLC0415  # rich costs 50 ms
 
-    Console(highlight=False, soft_wrap=False).print(_make_table(job, rounds))
+    console = Console(highlight=False, soft_wrap=False)
+    console.print(_make_table(job, rounds, is_narrow=console.width < 80))
 
 
-def _make_table(job: DurableJob, rounds: list[RoundSpan]) -> Table:
+def _make_table(job: DurableJob, rounds: list[RoundSpan], *, is_narrow: bool) -> Table:
     from rich.table import Table  # noqa: PLC0415  # rich costs 50 ms
     from rich.text import Text  # noqa: PLC0415
 
@@ -63,8 +64,8 @@ def _make_table(job: DurableJob, rounds: list[RoundSpan]) -> Table:
     table = Table(box=None, pad_edge=False, title_justify="left", title=Text(f"{job.id}  {job.state}  {model}"))
     table.add_column("round", no_wrap=True, overflow="ellipsis")
     for heading in ("time", "tokens in/out", "cost"):
-        table.add_column(heading, justify="right", no_wrap=True)
-    table.add_column("", no_wrap=True)
+        table.add_column(heading, justify="right", no_wrap=True, min_width=8)
+    table.add_column("", no_wrap=True, overflow="crop", max_width=1 if is_narrow else _BAR)
     table.add_column("", no_wrap=True, overflow="ellipsis")
     offset, phase = 0.0, ""
     for each in rounds:
