@@ -175,6 +175,26 @@ def _configured(command: Callable[[str], list[str]], read: Callable[[str], Any])
     return Client(lambda prompt, model: command(prompt), lambda url, model: {}, lambda url, model: {}, read)
 
 
+def _launched(name: str, arguments: Callable[[str], list[str]], read: Callable[[str], Any]) -> Client:
+    """A client that `callboard launch` starts; in place of a model it is given the URL of a backend."""
+    program = str(Path(sys.executable).parent / "callboard")
+    return Client(
+        lambda prompt, backend: [program, "launch", name, "--backend", backend, "--", *arguments(prompt)],
+        lambda url, model: {},
+        lambda url, model: {
+            "PATH": os.pathsep.join([str(BIN), str(NODE.parent), "/usr/bin", "/bin"]),
+            "GEMINI_CLI_TRUST_WORKSPACE": "true",
+            "XDG_STATE_HOME": str(PLACE / "state"),
+        },
+        read,
+    )
+
+
+def _last_line(printed: str) -> tuple[list[dict[str, Any]], str]:
+    """Of opencode, which prints text."""
+    return [], [line for line in printed.splitlines() if line.strip()][-1].strip()
+
+
 CLIENTS: Mapping[str, Client] = MappingProxyType(
     {
         "codex": _codex_at(""),
@@ -230,6 +250,19 @@ CLIENTS: Mapping[str, Client] = MappingProxyType(
         "qwen, configured": _configured(
             lambda prompt: ["qwen", "-y", "--output-format", "json", "-p", prompt], _results
         ),
+        "codex, launched": _launched(
+            "codex",
+            lambda prompt: [*CODEX_EXEC[1:], "--dangerously-bypass-approvals-and-sandbox", prompt],
+            _codex,
+        ),
+        "claude, launched": _launched(
+            "claude", lambda prompt: ["-p", prompt, "--output-format", "json", "--allowedTools", "Bash"], _results
+        ),
+        "qwen, launched": _launched("qwen", lambda prompt: ["-y", "--output-format", "json", "-p", prompt], _results),
+        "gemini, launched": _launched(
+            "gemini", lambda prompt: ["-y", "--output-format", "json", "-p", prompt], _gemini
+        ),
+        "opencode, launched": _launched("opencode", lambda prompt: ["run", prompt], _last_line),
         "gemini, configured": Client(
             lambda prompt, model: ["gemini", "-y", "--output-format", "json", "-p", prompt],
             lambda url, model: {},

@@ -34,6 +34,10 @@ _COMMANDS: Final = {
     },
     "The gateway": {
         "serve": ("serve:serve", "Let any client use any model, through the API that the client speaks."),
+        "launch": (
+            "launch:launch",
+            "Start a coding agent on your model: a gateway, then the client, until the client ends.",
+        ),
         "codex": ("clients:codex", "Print or write the settings that Codex needs for the gateway."),
         "claude": ("clients:claude", "Print or write the settings that Claude Code needs for the gateway."),
         "gemini": ("clients:gemini", "Print or write the settings that Gemini CLI needs for the gateway."),

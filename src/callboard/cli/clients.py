@@ -9,7 +9,7 @@ import asyncio
 import json
 import os
 import shlex
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -66,13 +66,17 @@ class ClientFile(msgspec.Struct, frozen=True):
 
 class Client(msgspec.Struct, frozen=True):
     """`home` is the client's directory in the user's home, and `home_variable` the environment variable that overrides
-    it. `environment` returns variables that cannot be set in the client's files.
+    it. `environment` returns variables that cannot be set in the client's files. `launch` returns the arguments and
+    variables that add the files in `ClientOptions.home` to the user's own settings.
     """
 
     command: str
+    package: str
+    """Its name at npm."""
     home: str
     home_variable: str
     files: Callable[[ClientOptions], tuple[ClientFile, ...]]
+    launch: Callable[[ClientOptions], tuple[Sequence[str], Mapping[str, str]]]
     environment: Callable[[ClientOptions], Mapping[str, str]] = lambda _: {}
 
 
@@ -185,12 +189,58 @@ def _gemini_environment(options: ClientOptions) -> Mapping[str, str]:
     }
 
 
+def _opencode(options: ClientOptions) -> tuple[ClientFile, ...]:
+    limit = {"limit": {"context": options.context, "output": options.context // 4}} if options.context else {}
+    provider = {
+        "npm": "@ai-sdk/openai-compatible",
+        "name": "Callboard",
+        "options": {"baseURL": options.gateway, "apiKey": options.key or NO_KEY},
+        "models": {name: {"name": name, **limit} for name in options.models},
+    }
+    model = f"callboard/{options.models[0]}"
+    values: dict[str, Any] = {"model": model, "small_model": model, "provider": {"callboard": provider}}
+    return (ClientFile(f"{options.home}/settings.json", "json", values),)
+
+
+def _launch_codex(options: ClientOptions) -> tuple[Sequence[str], Mapping[str, str]]:
+    """The key is a variable, because other users can read a command's arguments."""
+    values = dict(_codex(options)[0].values)
+    provider = {**values.pop("model_providers")["callboard"], "env_key": "CALLBOARD_API_KEY"}
+    del provider["experimental_bearer_token"]
+    values |= {f"model_providers.callboard.{name}": value for name, value in provider.items()}
+    arguments = [f"{name}={json.dumps(value)}" for name, value in values.items()]
+    return [word for each in arguments for word in ("-c", each)], {"CALLBOARD_API_KEY": options.key}
+
+
+def _launch_with(variable: str) -> Callable[[ClientOptions], tuple[Sequence[str], Mapping[str, str]]]:
+    """Return the launch of a client that reads the variable's file after the user's settings."""
+    return lambda options: ((), {variable: f"{options.home}/settings.json"})
+
+
 CLIENTS: Mapping[str, Client] = MappingProxyType(
     {
-        "codex": Client("codex", ".codex", "CODEX_HOME", _codex),
-        "claude": Client("claude", ".claude", "CLAUDE_CONFIG_DIR", _claude),
-        "gemini": Client("gemini", ".gemini", "", _gemini, _gemini_environment),
-        "qwen": Client("qwen", ".qwen", "QWEN_HOME", _qwen),
+        "codex": Client("codex", "@openai/codex", ".codex", "CODEX_HOME", _codex, _launch_codex),
+        "claude": Client(
+            "claude",
+            "@anthropic-ai/claude-code",
+            ".claude",
+            "CLAUDE_CONFIG_DIR",
+            _claude,
+            lambda options: (("--settings", f"{options.home}/settings.json"), {}),
+        ),
+        "gemini": Client(
+            "gemini",
+            "@google/gemini-cli",
+            ".gemini",
+            "",
+            _gemini,
+            _launch_with("GEMINI_CLI_SYSTEM_SETTINGS_PATH"),
+            _gemini_environment,
+        ),
+        "qwen": Client(
+            "qwen", "@qwen-code/qwen-code", ".qwen", "QWEN_HOME", _qwen, _launch_with("QWEN_CODE_SYSTEM_SETTINGS_PATH")
+        ),
+        "opencode": Client("opencode", "opencode-ai", "", "", _opencode, _launch_with("OPENCODE_CONFIG")),
     }
 )
 
@@ -281,7 +331,7 @@ def _configure(name: str, options: SetupOptions) -> None:
         typer.echo(f"# the gateway\n{_serve_command(gateway, backend)}\n")
     if not options.write:
         for file in files:
-            typer.echo(f"# {file.path}\n{_with_values('', file)}")
+            typer.echo(f"# {file.path}\n{make_text('', file)}")
     environment = client.environment(client_options).items()
     start = " ".join([*[f"{variable}={shlex.quote(value)}" for variable, value in environment], name])
     typer.echo(f"# the client\n{start}")
@@ -329,7 +379,8 @@ def _ask_servers(urls: list[str], options: SetupOptions) -> tuple[tuple[str, ...
     return models, is_running
 
 
-def _with_values(text: str, file: ClientFile) -> str:
+def make_text(text: str, file: ClientFile) -> str:
+    """Return the text of a file of settings, with the client's values."""
     set_values = set_toml_values if file.form == "toml" else set_json_values
     return set_values("" if file.ours else text, file.values)
 
@@ -344,7 +395,7 @@ def _write(files: Iterable[ClientFile], yes: bool) -> None:
         path = Path(file.path).resolve()  # keeps a symbolic link
         before = read_config(path)
         try:
-            after = _with_values(before, file)
+            after = make_text(before, file)
             changed = _changed_values(before, file)
         except CallerError as error:
             raise CallerError(error.message, path=file.path, hint=error.hint) from None
