@@ -11,7 +11,7 @@ BUDGETS = {
     "servers": 15_423,
     "coding": 12_740,
     "wires": 9_005,
-    "cli": 7_736,
+    "cli": 8_007,
     "jobs": 6_609,
     "dialects": 6_274,
     "mcp": 3_797,
@@ -35,8 +35,8 @@ BUDGETS = {
     "root": 393,
 }
 """Lines of each room, and of the modules beside the rooms ("root")."""
-FILES = 493
-TEST_LINES = 90_084
+FILES = 494
+TEST_LINES = 90_387
 
 
 def count_lines(folder):

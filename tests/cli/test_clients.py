@@ -7,7 +7,8 @@ import tomllib
 
 import pytest
 
-from callboard.errors import CallerError
+from callboard.errors import CallerError, ProviderError
+from callboard.providers.transport import Transport
 
 SETTINGS = {
     "codex": ".codex/config.toml",
@@ -33,6 +34,14 @@ def home(tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(home))
     for name in ("CODEX_HOME", "CLAUDE_CONFIG_DIR", "QWEN_HOME"):
         monkeypatch.delenv(name, raising=False)
+    connect = Transport.connect
+
+    async def connect_to_others(transport, url):
+        if ":8282" in url:  # this machine may have a gateway
+            raise ProviderError("nobody is there")
+        await connect(transport, url)
+
+    monkeypatch.setattr(Transport, "connect", connect_to_others)
     return home
 
 

@@ -12,7 +12,9 @@ import json
 import os
 import shlex
 import signal
+import stat
 import sys
+import tempfile
 from collections.abc import Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -184,7 +186,7 @@ def _launched(name: str, arguments: Callable[[str], list[str]], read: Callable[[
         lambda url, model: {
             "PATH": os.pathsep.join([str(BIN), str(NODE.parent), "/usr/bin", "/bin"]),
             "GEMINI_CLI_TRUST_WORKSPACE": "true",
-            "XDG_STATE_HOME": str(PLACE / "state"),
+            "XDG_STATE_HOME": os.environ["XDG_STATE_HOME"],
         },
         read,
     )
@@ -295,6 +297,19 @@ def room(tmp_path):
     room.work.mkdir()
     yield room
     assert processes_of(room) == []
+
+
+@pytest.fixture
+def private_state(monkeypatch):
+    """A state directory that Gemini CLI trusts: nobody else may write to a folder above it, as to /tmp."""
+    others = stat.S_IWGRP | stat.S_IWOTH
+    safe = [
+        each for each in (PLACE, Path.home()) if not any(it.stat().st_mode & others for it in (each, *each.parents))
+    ]
+    assert safe, f"others may write to a folder above {PLACE} and above {Path.home()}"
+    with tempfile.TemporaryDirectory(dir=safe[0], prefix=".callboard-") as state:
+        monkeypatch.setenv("XDG_STATE_HOME", state)
+        yield Path(state)
 
 
 @pytest.fixture

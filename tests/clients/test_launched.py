@@ -1,10 +1,8 @@
 """Each client that `callboard launch` starts works, and its own settings stay as they are."""
 
 import asyncio
-import stat
 
 import pytest
-from tests.clients.conftest import PLACE
 from tests.clients.test_configured import OTHERS, SHELL, calling
 
 from callboard.testing import FakeBackend
@@ -21,9 +19,7 @@ FIRST = {"opencode": ["A title"]}
 
 
 @pytest.mark.parametrize("client", TOOLS)
-def test_a_launched_client_calls_its_tool(client, run, room):
-    if client == "gemini" and any(each.stat().st_mode & (stat.S_IWGRP | stat.S_IWOTH) for each in PLACE.parents):
-        pytest.skip("Gemini CLI reads no settings below a folder that others may write to")
+def test_a_launched_client_calls_its_tool(client, run, room, private_state):
     path, text = OTHERS.get(client, (".config/opencode/opencode.json", '{"autoupdate": false}'))
     (room.home / path).parent.mkdir(parents=True)
     (room.home / path).write_text(text, "utf-8")
@@ -43,4 +39,4 @@ def test_a_launched_client_calls_its_tool(client, run, room):
     written = (room.home / path).read_text("utf-8")
     assert "127.0.0.1" not in written
     assert "mystery" not in written
-    assert [*(PLACE / "state" / "callboard" / "launch").iterdir()] == []
+    assert [*(private_state / "callboard" / "launch").iterdir()] == []

@@ -71,11 +71,11 @@ Callboard: tool calling that works with every language model.
 Ask a model that calls a tool. The first run downloads a model of 491 MB:
   callboard run "Which files are here?" --ensembles io
 
-Serve your model to other programs:
-  callboard serve --local qwen2.5-coder-1.5b
+Start Codex on your model (or: claude, gemini, qwen, opencode):
+  callboard launch codex --local qwen2.5-coder-1.5b
 
-Use it from Codex, in a second terminal (or: claude, gemini, qwen):
-  callboard codex --write      # then: codex
+Serve your model to any other program:
+  callboard serve --local qwen2.5-coder-1.5b
 
 Fix a bug in this repository, on a new branch:
   callboard debug "test_add fails" --model local:qwen2.5-coder-1.5b
