@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -27,7 +28,7 @@ if "stay" in sys.argv:
     time.sleep(1000)
 sys.exit(7)
 """
-WAITED = "callboard: waiting for mystery to answer...\ncallboard: it answered after 0 s\n"
+WAITED = "callboard: no server says how large the context window of mystery is; --context TOKENS sets it\ncallboard: waiting for mystery to answer...\ncallboard: it answered after 0 s\n"
 
 
 class Launched(NamedTuple):
@@ -50,7 +51,7 @@ class Launched(NamedTuple):
 
 
 @asynccontextmanager
-async def launched(place, replies, *arguments):
+async def launched(place, replies, *arguments, pages=None):
     """`callboard launch ARGUMENTS`, with a backend at URL and every client."""
     programs = place / "programs"
     programs.mkdir()
@@ -58,7 +59,7 @@ async def launched(place, replies, *arguments):
         (programs / name).write_text(CLIENT)
         (programs / name).chmod(0o755)
     out, err = place / "out", place / "err"
-    async with FakeBackend(replies, models=["mystery", "other"]) as backend:
+    async with FakeBackend(replies, models=["mystery", "other"], pages=pages or {}) as backend:
         with out.open("wb") as stdout, err.open("wb") as stderr:
             process = await asyncio.create_subprocess_exec(
                 *COMMAND,
@@ -126,6 +127,30 @@ async def test_the_client_gets_its_settings_and_its_exit_code_is_ours(tmp_path_f
     assert [*Path(os.environ["XDG_STATE_HOME"], "callboard/launch").iterdir()] == []
 
 
+@table(
+    ("client", "settings"),
+    [
+        ("codex", ['"context_window": 32768']),
+        ("claude", ['"CLAUDE_CODE_MAX_OUTPUT_TOKENS": "8192"', '"CLAUDE_CODE_MAX_CONTEXT_TOKENS": "24576"']),
+        ("qwen", ['"contextWindowSize": 32768']),
+        ("gemini", ['"compressionThreshold": 0.015625']),
+        ("opencode", ['"context": 32768', '"output": 8192']),
+    ],
+)
+async def test_the_client_learns_the_context_window(tmp_path_factory, client, settings):
+    pages = {"/props": {"default_generation_settings": {"n_ctx": 32768}}}
+    arguments = [client, "--backend", "URL", "--no-wait"]
+    async with launched(tmp_path_factory.mktemp(client), [], *arguments, pages=pages) as shown:
+        code, out, err = await shown.ends()
+    assert code == 7
+    assert re.fullmatch(
+        r"callboard: mystery has a context window of 32,768 tokens \(/props of http://\S+\); --context sets another\n",
+        err,
+    )
+    text = str(json.loads(out)[2])
+    assert [each for each in settings if each not in text] == []
+
+
 async def test_the_gateway_ends_with_the_client_and_wants_the_key(tmp_path):
     async with launched(tmp_path, ["Hi!", "Hello."], "codex", "--backend", "URL", "--", "stay") as shown:
         arguments, variables, files = await shown.told()
@@ -180,7 +205,7 @@ async def test_what_does_not_start_is_said_in_a_line(tmp_path_factory, replies, 
 
 
 async def test_nothing_is_waited_for_if_nobody_wants_it(tmp_path):
-    arguments = ["codex", "--backend", "URL", "--model", "other", "--no-wait"]
+    arguments = ["codex", "--backend", "URL", "--model", "other", "--no-wait", "--context", "9000"]
     async with launched(tmp_path, [Silence()], *arguments) as shown:
         code, out, err = await shown.ends()
         assert (code, err) == (7, "")

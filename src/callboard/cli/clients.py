@@ -31,11 +31,15 @@ from callboard.configuration.edit_config import (
     set_toml_values,
 )
 from callboard.errors import CallerError, ProviderError
+from callboard.providers.backend_info import read_backend_info
 from callboard.providers.transport import Transport, check_url
 from callboard.servers.gateway.backend import Backend
 from callboard.servers.gateway.circuit_breaker import SharedCircuitBreaker
 from callboard.servers.gateway.settings import BackendSettings
 
+_CLAUDE_REPLY = 32_000
+"""Tokens of a reply that Claude Code asks for by default."""
+_GEMINI_WINDOW = 1_048_576
 NO_KEY = "callboard"
 """Key for a client that requires one, if the gateway needs none."""
 
@@ -157,6 +161,10 @@ def _claude(options: ClientOptions) -> tuple[ClientFile, ...]:
         "ANTHROPIC_DEFAULT_HAIKU_MODEL": model,
         "CLAUDE_CODE_ATTRIBUTION_HEADER": "0",  # changes with each request, ahead of the cached prefix
     }
+    if options.context:  # else it assumes 200,000 tokens or more, asks for replies of 32,000, and compacts too late
+        reply = min(options.context // 4, _CLAUDE_REPLY)
+        variables["CLAUDE_CODE_MAX_OUTPUT_TOKENS"] = str(reply)
+        variables["CLAUDE_CODE_MAX_CONTEXT_TOKENS"] = str(options.context - reply)
     return (ClientFile(f"{options.home}/settings.json", "json", {"env": variables}),)
 
 
@@ -178,6 +186,9 @@ def _gemini(options: ClientOptions) -> tuple[ClientFile, ...]:
         "security": {"auth": {"selectedType": "gemini-api-key"}},
         "model": {"name": options.models[0]},
     }
+    if options.context:
+        # It assumes a window of a million tokens, and compresses at a part of that.
+        values["model"]["compressionThreshold"] = round(options.context / 2 / _GEMINI_WINDOW, 6)
     return (ClientFile(f"{options.home}/settings.json", "json", values),)
 
 
@@ -267,19 +278,13 @@ class SetupOptions:
         False
     )
     yes: Annotated[bool, option("--yes", help="Overwrite settings without asking.")] = False
-
-
-@dataclass(frozen=True, kw_only=True)
-class ContextOptions(SetupOptions):
-    """The options of clients that have a setting for their model's context window."""
-
     context: Annotated[
         int, option(min=0, help="Context window in tokens, so the client can compact early.", show_default=False)
     ] = 0
 
 
-@takes_options(ContextOptions)
-def codex(options: ContextOptions) -> None:
+@takes_options(SetupOptions)
+def codex(options: SetupOptions) -> None:
     """Print or write the settings that Codex needs for the gateway.
 
     The settings are a provider and a catalogue of models.
@@ -306,8 +311,8 @@ def gemini(options: SetupOptions) -> None:
     _configure("gemini", options)
 
 
-@takes_options(ContextOptions)
-def qwen(options: ContextOptions) -> None:
+@takes_options(SetupOptions)
+def qwen(options: SetupOptions) -> None:
     """Print or write the settings that Qwen Code needs for the gateway."""
     _configure("qwen", options)
 
@@ -316,13 +321,13 @@ def _configure(name: str, options: SetupOptions) -> None:
     client = CLIENTS[name]
     gateway = _normalize_url(options.gateway, "--gateway")
     backend = _normalize_url(options.backend, "--backend") if options.backend else ""
-    models, is_running = _ask_servers([gateway, backend] if backend else [gateway], options)
+    models, is_running, context = _ask_servers([gateway, backend] if backend else [gateway], options)
     client_options = ClientOptions(
         gateway=gateway,
         models=models,
         home=str(_home(client)),
         key=options.key,
-        context=options.context if isinstance(options, ContextOptions) else 0,
+        context=context,
     )
     files = client.files(client_options)
     if options.write:
@@ -352,15 +357,16 @@ def _serve_command(gateway: str, backend: str) -> str:
     return f"callboard serve --backend {backend or 'URL'}{'' if port in (None, _PORT) else f' --port {port}'}"
 
 
-def _ask_servers(urls: list[str], options: SetupOptions) -> tuple[tuple[str, ...], bool]:
-    """Return the named model, or the models of the first URL that lists any, and whether the gateway is running.
+def _ask_servers(urls: list[str], options: SetupOptions) -> tuple[tuple[str, ...], bool, int]:
+    """Return the named model, or the models of the first URL that lists any; whether the gateway is running; the window.
 
     Raises CallerError without a model. The first URL is the gateway's.
     """
 
-    async def ask() -> tuple[tuple[str, ...], bool]:
+    async def ask() -> tuple[tuple[str, ...], bool, int]:
         models: tuple[str, ...] = (options.model,) if options.model else ()
         is_running = False
+        context = options.context
         async with aclosing(Transport(connect_timeout=3.0, idle_timeout=10.0, retries=0)) as transport:
             with suppress(ProviderError):
                 await transport.connect(urls[0])
@@ -370,13 +376,39 @@ def _ask_servers(urls: list[str], options: SetupOptions) -> tuple[tuple[str, ...
                 await backend.refresh_models(options.key, 0.0)
                 if models := tuple(backend.model_names()[:_MOST_MODELS]):
                     break
-        return models, is_running
+            if models and not context:
+                context = await find_context(transport, [(url, options.key) for url in reversed(urls)], models[0])
+        return models, is_running, context
 
-    models, is_running = asyncio.run(ask())
+    models, is_running, context = asyncio.run(ask())
     if not models:
         hint = "give --model NAME, or start the gateway first"
         raise CallerError("no model is listed", path=" or ".join(urls), hint=hint)
-    return models, is_running
+    return models, is_running, context
+
+
+async def find_context(transport: Transport, servers: Sequence[tuple[str, str]], model: str) -> int:
+    """Return the tokens of a model's context window, as the first server reports it, else 0. Tell the user.
+
+    Args:
+        transport: Connections to use.
+        servers: URLs and keys.
+        model: The model's name.
+    """
+    for url, key in servers:
+        headers = {"Authorization": f"Bearer {key}"} if key else {}
+        info = await read_backend_info(transport, url, headers, model)
+        if info.context_tokens:
+            typer.echo(
+                f"callboard: {model} has a context window of {info.context_tokens:,} tokens ({info.context_source} of"
+                f" {url}); --context sets another",
+                err=True,
+            )
+            return info.context_tokens
+    typer.echo(
+        f"callboard: no server says how large the context window of {model} is; --context TOKENS sets it", err=True
+    )
+    return 0
 
 
 def make_text(text: str, file: ClientFile) -> str:

@@ -15,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import aclosing, contextmanager, suppress
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -24,7 +24,7 @@ from typing import Annotated, Any, Final, Self
 import msgspec
 import typer
 
-from callboard.cli.clients import CLIENTS, Client, ClientOptions, make_text
+from callboard.cli.clients import CLIENTS, Client, ClientOptions, find_context, make_text
 from callboard.cli.models import pull_with_progress
 from callboard.cli.options import option, takes_options
 from callboard.cli.serve import BackendOptions
@@ -83,8 +83,9 @@ def launch(options: LaunchOptions) -> None:
     place = state_directory() / "launch"  # clients refuse settings below /tmp, which others may write to
     place.mkdir(mode=0o700, parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=place) as folder, _Gateway(options, key, Path(folder)) as gateway:
-        model = asyncio.run(gateway.wait_for_model(options.model, ask=not options.no_wait))
-        arguments, environment = _prepare(client, gateway.url, model, options.context, key, folder)
+        urls = [(settings.url, os.environ.get(settings.key_variable, ""))] if settings.url else []
+        model, context = asyncio.run(gateway.wait_for_model(options, urls))
+        arguments, environment = _prepare(client, gateway.url, model, context, key, folder)
         code = _run_client([program, *arguments, *(options.arguments or ())], environment)
         if gateway.has_ended:
             typer.echo(f"callboard: the gateway ended before {client.command}: {gateway.tail}", err=True)
@@ -149,8 +150,14 @@ class _Gateway:
         """The end of the gateway's log."""
         return self._log.read_bytes()[-_TAIL:].decode("utf-8", "replace").strip()
 
-    async def wait_for_model(self, model: str, *, ask: bool) -> str:
-        """Return the model, or the first that the gateway lists, when it answers. Raises CallerError."""
+    async def wait_for_model(self, options: LaunchOptions, backend: Sequence[tuple[str, str]]) -> tuple[str, int]:
+        """Return the model, when it answers, and its context window. Raises CallerError.
+
+        Args:
+            options: The model, by default the first that the gateway lists, and the window, by default the reported one.
+            backend: URL and key of the backend, if it has a URL.
+        """
+        model, context = options.model, options.context
         async with aclosing(Transport(connect_timeout=1.0, idle_timeout=600.0, retries=0)) as transport:
             await self._wait_for_gateway(transport)
             for line in self.tail.splitlines():
@@ -164,10 +171,12 @@ class _Gateway:
                 if not names:
                     raise CallerError("the backend lists no model", path="--model", hint="name one")
                 model = names[0]
-            if ask:
+            if not context:
+                context = await find_context(transport, [*backend, (self.url, self._key)], model)
+            if not options.no_wait:
                 with _progress(f"waiting for {model} to answer"):
                     await self._ask(transport, model, headers)
-        return model
+        return model, context
 
     async def _wait_for_gateway(self, transport: Transport) -> None:
         while True:

@@ -138,3 +138,17 @@ async def test_the_log_of_a_404_has_the_url(serving, behind, caplog):
     lines = [each.getMessage() for each in caplog.records]
     assert any(f"{url}/v2/chat/completions answered 404" in line for line in lines), lines
     assert not any("secret" in line for line in lines)
+
+
+async def test_models_have_the_context_window_that_the_backend_or_a_profile_says(serving, behind):
+    sizes = [{"max_model_len": 32768}, {"context_length": 4096}, {"max_model_len": "x", "context_window": -1}, {}]
+    data = [{"id": name, **size} for name, size in zip("abcd", sizes, strict=True)]
+    async with FakeBackend([], pages={"/v1/models": {"data": data}}) as backend:
+        async with serving(backend) as served:
+            listed = (await served.get("/v1/models")).body["data"]
+            gemini = (await served.get("/v1beta/models")).body["models"]
+        async with serving(behind(backend, profile={"context_tokens": 1000})) as served:
+            known = (await served.get("/v1/models/a")).body
+    assert [each.get("context_length") for each in listed] == [32768, 4096, None, None]
+    assert [each.get("inputTokenLimit") for each in gemini] == [32768, 4096, None, None]
+    assert known["context_length"] == 1000

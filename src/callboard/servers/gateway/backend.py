@@ -13,7 +13,7 @@ from datetime import datetime
 from functools import cache
 from time import monotonic
 from types import MappingProxyType
-from typing import Any, Protocol, cast
+from typing import Any, NamedTuple, Protocol, cast
 from urllib.parse import urlsplit
 
 import msgspec
@@ -25,7 +25,8 @@ from callboard.profiles import ModeName, Prices, Resolution, facts_for, prices_f
 from callboard.providers import HttpModel, Transport, open_model
 from callboard.providers.http_exchange import ExchangeObserver
 from callboard.providers.http_model import NO_HEADERS
-from callboard.providers.registry import model_class
+from callboard.providers.local.model_files import shipped_catalogue
+from callboard.providers.registry import MAX_CONTEXT, model_class
 from callboard.servers.gateway.circuit_breaker import SharedCircuitBreaker
 from callboard.servers.gateway.redaction import Redactor
 from callboard.servers.gateway.remembered_reasoning import ReasoningMemory
@@ -42,6 +43,7 @@ _MAX_MODELS = 256
 _MAX_LISTED = 10_000
 _MAX_LISTS = 64
 _MAX_SECONDS = 2**33
+_MAX_TOKENS = 2**32
 _BETA = "anthropic-beta"
 WITHOUT_TOOLS = "validated"
 """The mode that uses none of the wire's tool fields."""
@@ -90,6 +92,16 @@ class _Entry(msgspec.Struct):
     """Seconds since 1970, in OpenAI's format."""
     created_at: Any = None
     """Date and time, in Anthropic's format."""
+    max_model_len: Any = 0
+    context_length: Any = 0
+    context_window: Any = 0
+    max_context_length: Any = 0
+
+    @property
+    def context(self) -> int:
+        """Tokens of the context window, or 0 if the backend does not report them."""
+        fields = (self.max_model_len, self.context_length, self.context_window, self.max_context_length)
+        return next((each for each in fields if type(each) is int and 0 < each < _MAX_TOKENS), 0)
 
     @property
     def seconds(self) -> int:
@@ -110,15 +122,24 @@ class _Answer(msgspec.Struct):
 _read_list = msgspec.json.Decoder(_Answer).decode
 
 
+class ListedModel(NamedTuple):
+    """Facts about a model; 0 if the backend does not report one."""
+
+    created: int = 0
+    """Seconds since 1970."""
+    context: int = 0
+    """Tokens of the context window."""
+
+
 class _Names(msgspec.Struct, frozen=True):
-    """The names of a list, the names by their lower case, and the creation times."""
+    """The names of a list, the names by their lower case, and facts about the models."""
 
     listed: tuple[str, ...] = ()
     by_lower_case: Mapping[str, str] = {}
-    created: Mapping[str, int] = {}
+    models: Mapping[str, ListedModel] = {}
 
     @classmethod
-    def of(cls, names: Mapping[str, int]) -> _Names:
+    def of(cls, names: Mapping[str, ListedModel]) -> _Names:
         listed = tuple([name for name in names if name])[:_MAX_LISTED]
         return cls(listed, {name.lower(): name for name in listed}, {name: names[name] for name in listed})
 
@@ -164,7 +185,7 @@ class Backend:
         self.forwards_client_key = settings.forward_client_key is not False and not (
             settings.local or settings.has_own_key
         )
-        self._lists: dict[str, _List] = {"": _List(_Names.of({settings.local: 0}))}
+        self._lists: dict[str, _List] = {"": _List(_Names.of({settings.local: _local_model(settings.local)}))}
         """Lists by owner. "" is the list that is requested without a client's key."""
         self._complaint = ""
 
@@ -255,8 +276,11 @@ class Backend:
         """Return the names of the models that this owner may see."""
         return self._names(owner).listed
 
-    def creation_time(self, name: str, owner: str = "") -> int:
-        return self._names(owner).created.get(name, 0)
+    def listed_model(self, name: str, owner: str = "") -> ListedModel:
+        """Return the facts about a model. A context window of the settings replaces the listed one."""
+        listed = self._names(owner).models.get(name, ListedModel())
+        facts = {**facts_for(name, self._profiles), **self.settings.facts}
+        return listed._replace(context=facts.get("context_tokens") or listed.context)
 
     def correct_name(self, name: str, owner: str = "") -> str:
         """Return the name as the backend spells it, if it differs only in case."""
@@ -301,7 +325,9 @@ class Backend:
             self._log_once(str(error))
             return
         entries = (*answer_body.data, *answer_body.models)
-        names = _Names.of({each.id or each.name.removeprefix("models/"): each.seconds for each in entries})
+        names = _Names.of(
+            {each.id or each.name.removeprefix("models/"): ListedModel(each.seconds, each.context) for each in entries}
+        )
         # Share equal lists: most keys see the same models.
         model_list.names = next((each.names for each in self._lists.values() if each.names == names), names)
 
@@ -353,6 +379,11 @@ class Backend:
             reuse_sources=False,
             forward_constraint=True,
         )
+
+
+def _local_model(name: str) -> ListedModel:
+    known = {each.name: each.context for each in shipped_catalogue().models} if name else {}
+    return ListedModel(context=min(known.get(name, MAX_CONTEXT), MAX_CONTEXT))
 
 
 @cache

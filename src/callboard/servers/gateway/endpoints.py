@@ -22,6 +22,7 @@ from starlette.types import Receive, Scope, Send
 
 from callboard import __version__
 from callboard.servers.gateway.auth import read_token
+from callboard.servers.gateway.backend import ListedModel
 from callboard.servers.gateway.conversation_state import ConversationState, StoredResponse
 from callboard.servers.gateway.exchange import ReplyRequest
 from callboard.servers.gateway.frontends import ALT, FRONTENDS, Frontend
@@ -267,18 +268,24 @@ def client_format(scope: Scope) -> str:
 
 
 _METHODS: Final = ("generateContent", "streamGenerateContent", "countTokens")
-_MODEL_FORMS: Mapping[str, tuple[Callable[[str, int], Any], Callable[[Sequence[Any]], Any]]] = MappingProxyType(
+_MODEL_FORMS: Mapping[str, tuple[Callable[[str, ListedModel], Any], Callable[[Sequence[Any]], Any]]] = MappingProxyType(
     {
         "chat": (
-            lambda name, created: {"id": name, "object": "model", "created": created, "owned_by": "callboard"},
+            lambda name, model: {
+                "id": name,
+                "object": "model",
+                "created": model.created,
+                "owned_by": "callboard",
+                **({"context_length": model.context} if model.context else {}),
+            },
             lambda models: {"object": "list", "data": models},
         ),
         "messages": (
-            lambda name, created: {
+            lambda name, model: {
                 "type": "model",
                 "id": name,
                 "display_name": name,
-                "created_at": strftime("%Y-%m-%dT%H:%M:%SZ", gmtime(created)),
+                "created_at": strftime("%Y-%m-%dT%H:%M:%SZ", gmtime(model.created)),
             },
             lambda models: {
                 "data": models,
@@ -288,9 +295,10 @@ _MODEL_FORMS: Mapping[str, tuple[Callable[[str, int], Any], Callable[[Sequence[A
             },
         ),
         "gemini": (
-            lambda name, created: {
+            lambda name, model: {
                 "name": f"models/{name}",
                 "displayName": name,
+                **({"inputTokenLimit": model.context} if model.context else {}),
                 "supportedGenerationMethods": _METHODS,
             },
             lambda models: {"models": models},
@@ -304,7 +312,7 @@ async def list_models(request: ApiRequest) -> Response:
     gateway = request.services.gateway
     make_model, make_list = _MODEL_FORMS[client_format(request.scope)]
     names = await gateway.models(request.owner, request.token)
-    return json_response(make_list([make_model(name, gateway.creation_time(name, request.owner)) for name in names]))
+    return json_response(make_list([make_model(name, gateway.listed_model(name, request.owner)) for name in names]))
 
 
 async def get_model(request: ApiRequest) -> Response:
@@ -312,9 +320,7 @@ async def get_model(request: ApiRequest) -> Response:
     gateway = request.services.gateway
     if not await gateway.has_model(name, request.owner, request.token):
         raise HttpError("model_not_found", f"there is no model {name[:_MAX_SHOWN]!r} here", path="model")
-    return json_response(
-        _MODEL_FORMS[client_format(request.scope)][0](name, gateway.creation_time(name, request.owner))
-    )
+    return json_response(_MODEL_FORMS[client_format(request.scope)][0](name, gateway.listed_model(name, request.owner)))
 
 
 class _TokenCounter(msgspec.Struct, frozen=True):

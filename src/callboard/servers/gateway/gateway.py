@@ -23,7 +23,7 @@ from callboard.core import InvocationCanister, Request, ResultCanister
 from callboard.errors import CallerError
 from callboard.providers import Transport
 from callboard.servers.gateway.auth import Authenticator
-from callboard.servers.gateway.backend import Backend
+from callboard.servers.gateway.backend import Backend, ListedModel
 from callboard.servers.gateway.circuit_breaker import SharedCircuitBreaker
 from callboard.servers.gateway.dispatch import stream_reply
 from callboard.servers.gateway.exchange import Exchange, ReplyRecord, ReplyRequest
@@ -192,9 +192,14 @@ class Gateway:
         routed = [name for name in listed if self._routes.backends_for(name) and self._is_allowed_name(name)]
         return list(dict.fromkeys([*self._routes.mapped_names(), *routed]))
 
-    def creation_time(self, model: str, owner: str = "") -> int:
-        """Return when the model was made, or else when this gateway started, in seconds since 1970."""
-        return max([each.creation_time(model, owner) for each in self.backends]) or self._started
+    def listed_model(self, model: str, owner: str = "") -> ListedModel:
+        """Return the facts about a model. Its creation time is else when this gateway started.
+
+        Of several context windows the smallest holds, because each backend may get the request.
+        """
+        listed = [each.listed_model(model, owner) for each in self.backends]
+        windows = [each.context for each in listed if each.context]
+        return ListedModel(max([each.created for each in listed]) or self._started, min(windows, default=0))
 
     async def has_model(self, model: str, owner: str = "", token: str = "") -> bool:
         """Return whether this owner may ask for the model. A backend that lists no models may have any."""
