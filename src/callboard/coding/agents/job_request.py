@@ -81,7 +81,7 @@ class JobRequest(msgspec.Struct, frozen=True, kw_only=True):
         text = self.branch if self.kind == "review" else self.description
         if self.kind != "chat" and not text.strip() and not self.issue and not self.pull_request:
             instead = "--pr" if self.kind == "review" else "--issue"
-            hint = f'write callboard {self.kind} "...", or give --{required} or {instead}'
+            hint = f'write callboard {self.kind} "...", or give {instead}'
             raise CallerError(f"missing {required!r} in input", path=f"--{required}", hint=hint)
 
     @property
