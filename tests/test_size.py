@@ -8,10 +8,10 @@ from pathlib import Path
 
 PACKAGE = Path(__file__).parents[1] / "src/callboard"
 BUDGETS = {
-    "servers": 15_465,
+    "servers": 15_461,
     "coding": 12_740,
     "wires": 9_005,
-    "cli": 8_048,
+    "cli": 8_065,
     "jobs": 6_609,
     "dialects": 6_274,
     "mcp": 3_797,
@@ -36,7 +36,7 @@ BUDGETS = {
 }
 """Lines of each room, and of the modules beside the rooms ("root")."""
 FILES = 494
-TEST_LINES = 90_426
+TEST_LINES = 90_455
 
 
 def count_lines(folder):

@@ -12,7 +12,7 @@ RIGHT = bytes(range(256)) * 400
 WRONG = RIGHT[::-1]
 SHA256 = hashlib.sha256(RIGHT).hexdigest()
 TINY = Catalogue(
-    (CatalogueEntry("tiny", "A tiny one", len(RIGHT), "Apache-2.0", SHA256, 512, (Hub("maker/models", "tiny"),)),)
+    (CatalogueEntry("tiny", "A tiny one", len(RIGHT), "Apache-2.0", SHA256, 512, 100, (Hub("maker/models", "tiny"),)),)
 )
 
 

@@ -16,7 +16,9 @@ from urllib.parse import urlsplit
 import pytest
 from tests.cli.conftest import COMMAND
 from tests.tables import table
+from typer.testing import CliRunner
 
+from callboard.cli import app
 from callboard.testing import FakeBackend, Silence, StatusReply
 
 CLIENT = f"""#!{sys.executable}
@@ -227,3 +229,30 @@ async def test_it_can_be_stopped_while_it_waits(tmp_path, signs):
         shown.process.send_signal(signs)
         assert (await shown.ends())[0] == -signs
         await shown.backend.disconnected.wait()
+
+
+@table(
+    ("options", "tokens", "megabytes"),
+    [
+        (["--local", "qwen2.5-coder-1.5b"], 32768, "940"),
+        (["--local", "qwen2.5-coder-1.5b", "--context", "16000"], 16000, "459"),
+        (["--local", "qwen2.5-coder-0.5b", "--context", "99999"], 32768, "403"),
+    ],
+)
+def test_a_local_model_gets_the_context_that_it_can_take(tmp_path_factory, options, tokens, megabytes):
+    programs = tmp_path_factory.mktemp("programs")
+    (programs / "codex").write_text("")
+    (programs / "codex").chmod(0o755)
+    started = []
+
+    def start(command, **_):
+        started.append(command)
+        raise OSError("no more processes")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PATH", str(programs))
+        patch.setattr("callboard.cli.launch.pull_with_progress", lambda _: None)
+        patch.setattr("callboard.cli.launch.subprocess.Popen", start)
+        result = CliRunner().invoke(app, ["launch", "codex", *options])
+    assert f"context_tokens={tokens}" in started[0]
+    assert result.stderr == f"callboard: a context of {tokens:,} tokens takes {megabytes} MB of memory\n"

@@ -45,7 +45,6 @@ from callboard.mcp.settings import ServerSettings
 from callboard.modes import MODES
 from callboard.profiles import Profile, resolve
 from callboard.providers import Transport, open_model, retries
-from callboard.providers import registry as embedded
 from callboard.providers.local.model_files import shipped_catalogue
 from callboard.schema import errors as schema_errors
 from callboard.schema import json_schema
@@ -649,7 +648,7 @@ FIGURES = [
     ("dialect_rules.md", "longer than {:,} characters makes", marker_pattern.MAX_NAME),
     ("dialect_rules.md", "a key of a call object longer than {}.", json_object.MAX_KEY),
     ("dialect_rules.md", "nested deeper than {} ", python_literals.MAX_DEPTH),
-    ("models.md", "at most {} tokens", embedded.MAX_CONTEXT),
+    ("models.md", "and a context of {} tokens", resolve("local:m").profile.context_tokens),
     ("models.md", "more than\n{:g} seconds is not waited for", retries.LONGEST_WAIT),
     ("models.md", "{} s, doubled each time up to", retries._BACKOFFS[0]),
     ("models.md", "doubled each time up to {:g}", retries._BACKOFFS[-1]),

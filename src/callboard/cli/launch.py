@@ -17,7 +17,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import aclosing, contextmanager, suppress
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Annotated, Any, Final, Self
 
@@ -31,6 +31,7 @@ from callboard.cli.serve import BackendOptions
 from callboard.errors import CallerError, ProviderError
 from callboard.extras import require_extra
 from callboard.providers import Transport
+from callboard.providers.local.model_files import shipped_catalogue
 from callboard.sandbox.supervised_run import PROGRAM as SUPERVISOR
 from callboard.storage.atomic_file import write_private
 from callboard.storage.directories import state_directory
@@ -77,8 +78,8 @@ def launch(options: LaunchOptions) -> None:
     if settings is None:
         hint = "--backend URL names your model server, --local NAME a model on this machine"
         raise CallerError("no model", path="--backend", hint=hint)
-    if options.local and not options.local.endswith(".gguf"):
-        pull_with_progress(options.local)
+    if options.local:
+        options = _with_context(options)
     key = secrets.token_urlsafe(24)
     place = state_directory() / "launch"  # clients refuse settings below /tmp, which others may write to
     place.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -90,6 +91,22 @@ def launch(options: LaunchOptions) -> None:
         if gateway.has_ended:
             typer.echo(f"callboard: the gateway ended before {client.command}: {gateway.tail}", err=True)
     raise typer.Exit(code)
+
+
+def _with_context(options: LaunchOptions) -> LaunchOptions:
+    """Return the options with the context of a local model: by default all that a model of the catalogue can take.
+
+    A coding agent's first request has up to 24,000 tokens, more than the context that other commands use.
+    """
+    context = options.context
+    if not options.local.endswith(".gguf"):
+        pull_with_progress(options.local)
+        entry = shipped_catalogue().find(options.local)
+        context = min(context or entry.context, entry.context)
+        size = context * entry.token_bytes
+        typer.echo(f"callboard: a context of {context:,} tokens takes {size / 1e6:,.0f} MB of memory", err=True)
+    facts = [f"context_tokens={context}"] if context else []
+    return replace(options, context=context, profile=[*facts, *(options.profile or ())])
 
 
 def _prepare(

@@ -114,16 +114,12 @@ async def _judge_reply(
                 yield merged
 
 
-MAX_CONTEXT = 8192
-"""Tokens; what a model can take beyond that costs memory that a laptop may not have."""
-
-
 class EmbeddedServer:
     """Serves one model file; loaded when it is first needed, gone with the process."""
 
-    def __init__(self, path: Path, context: int = 0) -> None:
+    def __init__(self, path: Path, context: int) -> None:
         self._path = path
-        self._context = min(context or MAX_CONTEXT, MAX_CONTEXT)
+        self._context = context
         self._lock = asyncio.Lock()
         self._server: Any = None
         self.api_key = secrets.token_urlsafe()
@@ -226,7 +222,7 @@ def open_model(
         if base_url:
             hint = f"for an endpoint write {resolution.model}"
             raise CallerError("a local model has no base URL", path=name, hint=hint)
-        return open_endpoint(server=_server(resolution.model))
+        return open_endpoint(server=_server(resolution.model, facts.context_tokens))
     if resolution.provider == "command":
         # It costs what only such a model needs.
         return _judge(CommandModel(resolution, decided), decided)
@@ -273,15 +269,15 @@ def _variable(name: str) -> str:
     return os.environ.get(name, "") if name else ""
 
 
-def _server(model: str) -> EmbeddedServer:
-    """The server of a catalogue's model, or of a path to a GGUF file."""
+def _server(model: str, context: int) -> EmbeddedServer:
+    """The server of a catalogue's model, or of a path to a GGUF file. `context` in tokens; a model may have less."""
     # These cost 10 ms, which only a local model needs.
     require_extra("local")
     if model.endswith(".gguf"):
-        path, context = Path(model).expanduser(), 0
+        path = Path(model).expanduser()
         if not path.is_file():
             hint = "name a GGUF file that is here, or a model of `callboard models list`, which is downloaded"
             raise NoSuchModel("no such file", path=model, hint=hint)
     else:
-        path, context = locate(model), shipped_catalogue().find(model).context
+        path, context = locate(model), min(context, shipped_catalogue().find(model).context)
     return _servers.setdefault(path.resolve(), EmbeddedServer(path, context))

@@ -47,7 +47,10 @@ Source: TypeAlias = Hub | Wheels
 
 
 class CatalogueEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A model's file: `size` in bytes, `context` in tokens, `sha256` in lower-case hexadecimal digits."""
+    """A model's file: `size` in bytes, `context` in tokens, `sha256` in lower-case hexadecimal digits.
+
+    `token_bytes` is the memory that each token of the context takes.
+    """
 
     name: str
     title: str
@@ -55,6 +58,7 @@ class CatalogueEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     licence: str
     sha256: str
     context: int
+    token_bytes: int
     sources: tuple[Source, ...]
 
 

@@ -25,8 +25,7 @@ from callboard.profiles import ModeName, Prices, Resolution, facts_for, prices_f
 from callboard.providers import HttpModel, Transport, open_model
 from callboard.providers.http_exchange import ExchangeObserver
 from callboard.providers.http_model import NO_HEADERS
-from callboard.providers.local.model_files import shipped_catalogue
-from callboard.providers.registry import MAX_CONTEXT, model_class
+from callboard.providers.registry import model_class
 from callboard.servers.gateway.circuit_breaker import SharedCircuitBreaker
 from callboard.servers.gateway.redaction import Redactor
 from callboard.servers.gateway.remembered_reasoning import ReasoningMemory
@@ -185,7 +184,7 @@ class Backend:
         self.forwards_client_key = settings.forward_client_key is not False and not (
             settings.local or settings.has_own_key
         )
-        self._lists: dict[str, _List] = {"": _List(_Names.of({settings.local: _local_model(settings.local)}))}
+        self._lists: dict[str, _List] = {"": _List(_Names.of({settings.local: ListedModel()}))}
         """Lists by owner. "" is the list that is requested without a client's key."""
         self._complaint = ""
 
@@ -280,6 +279,8 @@ class Backend:
         """Return the facts about a model. A context window of the settings replaces the listed one."""
         listed = self._names(owner).models.get(name, ListedModel())
         facts = {**facts_for(name, self._profiles), **self.settings.facts}
+        if self.settings.local:
+            return ListedModel(context=resolve(f"local:{name}", facts).profile.context_tokens)
         return listed._replace(context=facts.get("context_tokens") or listed.context)
 
     def correct_name(self, name: str, owner: str = "") -> str:
@@ -379,11 +380,6 @@ class Backend:
             reuse_sources=False,
             forward_constraint=True,
         )
-
-
-def _local_model(name: str) -> ListedModel:
-    known = {each.name: each.context for each in shipped_catalogue().models} if name else {}
-    return ListedModel(context=min(known.get(name, MAX_CONTEXT), MAX_CONTEXT))
 
 
 @cache
