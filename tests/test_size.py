@@ -8,11 +8,11 @@ from pathlib import Path
 
 PACKAGE = Path(__file__).parents[1] / "src/callboard"
 BUDGETS = {
-    "servers": 15_461,
+    "servers": 15_467,
     "coding": 12_740,
     "wires": 9_005,
-    "cli": 8_065,
-    "jobs": 6_609,
+    "cli": 8_074,
+    "jobs": 6_727,
     "dialects": 6_274,
     "mcp": 3_797,
     "providers": 3_679,
@@ -22,7 +22,7 @@ BUDGETS = {
     "tools": 2_366,
     "schema": 1_984,
     "modes": 1_969,
-    "configuration": 1_942,
+    "configuration": 1_952,
     "loop": 1_831,
     "execution": 1_674,
     "core": 1_390,
@@ -35,8 +35,8 @@ BUDGETS = {
     "root": 393,
 }
 """Lines of each room, and of the modules beside the rooms ("root")."""
-FILES = 494
-TEST_LINES = 90_455
+FILES = 495
+TEST_LINES = 90_679
 
 
 def count_lines(folder):

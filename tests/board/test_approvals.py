@@ -4,7 +4,9 @@ import pytest
 from playwright.sync_api import expect
 
 from callboard.jobs.job import Approval
+from callboard.jobs.notification_formats import make_message
 
+NOTIFICATION = {"state": "waiting", "waits_for": "approval", "asks": [], "title": "Pay", "reason": "", "error": ""}
 DELAYS = [250, 250, 400, 500]
 """Milliseconds between clicks: 250, 500, 900 and 1,400 after the first."""
 
@@ -158,3 +160,17 @@ def test_without_scripts_no_click_after_an_answer_meets_a_question(board, jobs, 
     page.get_by_role("link", name="Look at the next call").first.click()
     expect(runs(page)).not_to_have_count(0)
     context.close()
+
+
+def test_the_link_of_a_notification_in_a_chat_opens_the_approval(board, jobs, visit):
+    claim = jobs.begin("Pay")
+    jobs.run(claim.wait([payment(1)]))
+    link = make_message("ntfy", {**NOTIFICATION, "job": claim.job.id}, board.url.removesuffix("/board/")).headers[
+        "click"
+    ]
+    page = visit(board).open()
+    chat = f'<a href="{link}">Open it on the board</a>'
+    page.route("https://chat.example/", lambda route: route.fulfill(body=chat, content_type="text/html"))
+    page.goto("https://chat.example/")
+    page.get_by_role("link").click()
+    expect(runs(page)).to_have_count(1)

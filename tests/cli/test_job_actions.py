@@ -4,7 +4,7 @@ import json
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from tests.cli.durable import make, make_ended, make_waiting, read
+from tests.cli.durable import begin, make, make_ended, make_waiting, read
 
 from callboard.coding.job_folders import JobFolders
 from callboard.errors import CallerError
@@ -117,6 +117,38 @@ def test_a_name_that_several_jobs_begin_with_is_refused(refuse):
     job = make(make_ended)
     make(make_ended)
     assert "several jobs begin so" in refuse("jobs", "logs", job.id[:2])
+
+
+def test_the_list_has_a_limit_and_says_how_many_more_there_are(invoke):
+    names = [make(make_ended).id for _ in range(22)][::-1]
+    done = invoke("jobs", "list")
+    assert [line.split()[0] for line in done.stdout.splitlines()] == names[:20]
+    assert done.stderr == "2 more jobs; --limit 0 lists all\n"
+    done = invoke("jobs", "list", "--limit", "21", "--json")
+    assert [json.loads(line)["id"] for line in done.stdout.splitlines()] == names[:21]
+    assert done.stderr == "1 more job; --limit 0 lists all\n"
+    done = invoke("jobs", "list", "--limit", "0")
+    assert (len(done.stdout.splitlines()), done.stderr) == (22, "")
+
+
+def test_the_list_has_only_the_states_that_are_asked_for(invoke):
+    failed, waits, dead = (
+        make(make_ended, "failed"),
+        make(make_waiting),
+        make(begin),
+    )  # nobody holds the lease of `dead`
+    make(make_ended)
+
+    def names(*states):
+        options = [text for state in states for text in ("--state", state)]
+        return [line.split()[0] for line in invoke("jobs", "list", *options).stdout.splitlines()]
+
+    assert names("failed") == [failed.id]
+    assert names("waiting", "failed") == [waits.id, failed.id]
+    assert (names("interrupted"), names("running")) == ([dead.job.id], [])
+    none = "no running or cancelled jobs in this directory; --all lists all jobs\n"
+    assert invoke("jobs", "list", "--state", "running", "--state", "cancelled").stderr == none
+    assert "'failed', 'cancelled'" in invoke("jobs", "list", "--state", "done").output
 
 
 def test_without_a_database_none_is_made(invoke, refuse, tmp_path):

@@ -30,6 +30,7 @@ def test_commands_and_webhooks(load):
         ('{ url = "ftp://a" }', "http:// or https://"),
         ('{ url = "http://" }', "http:// or https://"),
         ('{ webhook = "http://a" }', "webhook"),
+        ('{ url = "http://a", format = "irc" }', "format"),
     ],
 )
 def test_what_is_wrong_is_told_with_its_place(load, rows, why):
@@ -61,6 +62,20 @@ def test_a_limit_that_is_none_is_told_with_its_place(load, text, why, place):
         load(f"[jobs]\n{text}")
     assert why in str(caught.value)
     assert f": {place}: " in str(caught.value)
+
+
+def test_the_address_of_the_board_is_one(load):
+    assert load('[jobs]\nboard_url = "https://board.example.org"').board_url == "https://board.example.org"
+    for url in (
+        "board.example.org",
+        "javascript:alert(1)",
+        "https://",
+        "https://a|b>",
+        "https://a\\r\\nb",
+        "https://ä",
+    ):
+        with pytest.raises(CallerError, match="board_url begins with"):
+            load(f'[jobs]\nboard_url = "{url}"')
 
 
 def test_no_project_says_who_is_told_not_even_a_trusted_one(load):

@@ -20,7 +20,7 @@ from callboard.profiles import resolve
 from callboard.providers.http_model import HttpModel
 from callboard.providers.transport import Transport
 from callboard.testing import Call, Cut, FakeBackend, ScriptedModel, StatusReply
-from callboard.tools import Context, Invoker
+from callboard.tools import Context
 
 
 class Bench:
@@ -49,13 +49,13 @@ class Bench:
             self.effects[room] += 1
             return f"booked {room}"
 
-        @tool
+        @tool(deferred=True)
         def ask_user(question: str) -> str:
             """Ask the user."""
             raise AssertionError(f"the answer to {question} comes from outside")
 
         self.model = ScriptedModel(replies)
-        tools = [change, look, book, Invoker.of(ask_user).replace(deferred=True)]
+        tools = [change, look, book, ask_user]
         self.agent = Agent(self.model, tools, **{"instructions": "Work.", **options})
 
     def queue(self, database, **options):

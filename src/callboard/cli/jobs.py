@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
+from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final, get_args
 
 import typer
 
@@ -19,7 +20,7 @@ from callboard.cli.watch import describe_waiting
 from callboard.coding.job_folders import OLD_RECORD, JobFolders, list_old_records
 from callboard.core import encode_line
 from callboard.errors import CallerError
-from callboard.jobs.job import DurableJob, JobSummary
+from callboard.jobs.job import DurableJob, DurableState, JobSummary
 from callboard.jobs.steps import CallSpan, RoundSpan, build_trace, describe_trace
 from callboard.profiles import format_cost
 from callboard.text.display import collapse
@@ -121,25 +122,33 @@ def _describe_tokens(usage: dict[str, int]) -> str:
     return f"{usage.get('input', 0)}/{usage.get('output', 0)}" if usage else ""
 
 
+State = StrEnum("State", {each: each for each in get_args(DurableState)})  # type: ignore[misc]  # the values are known
+"""A state of jobs, as an option."""
+
 app = typer.Typer(no_args_is_help=True, help="List, show and manage your jobs: coding jobs, chats and agent runs.")
 
 
 @app.command("list")
 def list_jobs(
     all_: Annotated[bool, typer.Option("--all", help="List the jobs of all directories.")] = False,
+    states: Annotated[list[State] | None, typer.Option("--state", help="A state to list; repeatable.")] = None,
+    limit: Annotated[int, typer.Option(min=0, help="Maximum number of jobs to list; 0 lists all.")] = 20,
     as_json: Annotated[bool, typer.Option("--json", help="Print one job per line, as JSON.")] = False,
 ) -> None:
     """List the jobs, the newest first."""
     here = Path.cwd()
-    jobs = [*durable_store.list_jobs()]
+    jobs = [each for each in durable_store.list_jobs() if not states or each.state in states]
     if not all_:  # jobs without a directory are always listed
         jobs = [
             each for each in jobs if not each.directory or here in (Path(each.directory), *Path(each.directory).parents)
         ]
-    for each in jobs:
+    for each in jobs[: limit or None]:
         typer.echo(json.dumps(each.as_json()) if as_json else _describe_job(each))
+    if limit and (more := len(jobs) - limit) > 0:
+        typer.echo(f"{describe_count(more, 'more job')}; --limit 0 lists all", err=True)
     if not jobs and not as_json:
-        typer.echo("no jobs" if all_ else "no jobs in this directory; --all lists all jobs", err=True)
+        which = f"no {' or '.join(states or ())} jobs".replace("  ", " ")
+        typer.echo(which if all_ else f"{which} in this directory; --all lists all jobs", err=True)
     if old := list_old_records():
         names = " ".join(old[:3]) + (" ..." if len(old) > 3 else "")
         typer.echo(f"not listed, {OLD_RECORD} each: {len(old)}; callboard jobs rm {names} deletes them", err=True)

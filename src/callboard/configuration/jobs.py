@@ -6,15 +6,19 @@ them, not even a trusted one.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from datetime import timedelta
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal, TypeAlias
 from urllib.parse import urlsplit
 
 import msgspec
 
 from callboard.errors import CallerError
 from callboard.text.duration import parse_duration
+
+NotifyFormat: TypeAlias = Literal["json", "slack", "discord", "teams", "ntfy"]
+_BOARD_URL: Final = re.compile(r"https?://[^\s<>|\"]+", re.ASCII)
 
 
 class NotifySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -24,6 +28,8 @@ class NotifySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     """A program and its arguments, run without a shell."""
     url: str = ""
     """An http or https address that gets a POST."""
+    format: NotifyFormat | None = None
+    """Format of the POST; None chooses by the host."""
 
     def __post_init__(self) -> None:
         if bool(self.command) == bool(self.url):
@@ -73,6 +79,8 @@ class JobSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     """The engine that assigns segments to workers."""
     temporal: TemporalSettings = TemporalSettings()
     notify: tuple[NotifySettings, ...] = ()
+    board_url: str = "http://127.0.0.1:8283"
+    """Address of the board that messages to chats link to."""
     queues: Mapping[str, QueueSettings] = {}
     """Settings of queues, by name."""
     models: Mapping[str, ModelSettings] = {}
@@ -87,6 +95,8 @@ class JobSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     """True to let jobs of a shared database name code, URLs and directories, push, and turn off the sandbox."""
 
     def __post_init__(self) -> None:
+        if not (self.board_url.isascii() and _BOARD_URL.fullmatch(self.board_url)):
+            raise ValueError("board_url begins with http:// or https:// and a host")
         for each in self.directories:
             if not each.startswith(("/", "~")):
                 raise ValueError(f"a directory begins with / or ~, and {each!r} does not")

@@ -17,7 +17,7 @@ import os
 import shutil
 import signal
 from asyncio.subprocess import DEVNULL, PIPE
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -27,11 +27,12 @@ from typing import Any, Final, NamedTuple
 import msgspec
 from sqlalchemy import ColumnElement, Connection, delete, select, update
 
-from callboard.configuration.jobs import NotifySettings
+from callboard.configuration.jobs import JobSettings, NotifySettings
 from callboard.core.ports import Clock
 from callboard.errors import CallboardError, CallerError
 from callboard.jobs.database import Database
 from callboard.jobs.job import END_STATES, Approval, DurableJob, JobSummary
+from callboard.jobs.notification_formats import Message, find_format, make_message
 from callboard.jobs.tables import approvals, from_rows, insert_once, jobs, notifications, to_microseconds, to_moment
 from callboard.programs import absolute_search_path
 from callboard.text.surrogates import encode_json
@@ -82,7 +83,12 @@ def add_notification(connection: Connection, key: int, before: DurableJob, job: 
 
 @asynccontextmanager
 async def open_notifier(
-    database: Database, places: Sequence[NotifySettings], show: Callable[[str], None], *, clock: Clock = _now
+    database: Database,
+    places: Sequence[NotifySettings],
+    show: Callable[[str], None],
+    board_url: str = JobSettings().board_url,
+    *,
+    clock: Clock = _now,
 ) -> AsyncIterator[None]:
     """Send due notifications while a worker runs. `show` shows a failure to the user, in one line.
 
@@ -97,7 +103,7 @@ async def open_notifier(
             is_last = stopping.is_set()
             count = 0
             with suppress(CallboardError):  # the database is away; the next loop tries again
-                count = await tell_due(database, places, show, clock=clock)
+                count = await tell_due(database, places, show, board_url, clock=clock)
             if count < AT_ONCE and not is_last:
                 with suppress(TimeoutError):
                     await asyncio.wait_for(stopping.wait(), POLL_SECONDS)
@@ -117,6 +123,7 @@ async def tell_due(
     database: Database,
     places: Sequence[NotifySettings],
     show: Callable[[str], None],
+    board_url: str = JobSettings().board_url,
     *,
     seconds: float = SECONDS,
     clock: Clock = _now,
@@ -128,11 +135,11 @@ async def tell_due(
     """
 
     async def tell(notification: Notification) -> None:
-        body = encode_json({**notification.payload, "attempt": notification.attempts})
+        payload = {**notification.payload, "attempt": notification.attempts}
         # The name of a place has a number, because two webhooks may have the same host.
         names = {f"{number} {each.place}": each for number, each in enumerate(places)}
         waiting = [name for name in names if name not in notification.done]
-        failures = await asyncio.gather(*[_send(names[name], body, seconds) for name in waiting])
+        failures = await asyncio.gather(*[_send(names[name], payload, board_url, seconds) for name in waiting])
         done = [*notification.done]
         for name, failure in zip(waiting, failures, strict=True):
             if failure:
@@ -149,9 +156,12 @@ async def tell_due(
     return len(taken)
 
 
-async def _send(place: NotifySettings, body: bytes, seconds: float) -> str:
+async def _send(place: NotifySettings, payload: Mapping[str, Any], board_url: str, seconds: float) -> str:
     """Send a notification to a place. Return the reason for a failure, "" if there is none."""
-    send = run_command(place.command, body) if place.command else post(place.url, body)
+    if place.command:
+        send = run_command(place.command, encode_json(payload))
+    else:
+        send = post(place.url, make_message(place.format or find_format(place.url), payload, board_url))
     try:
         async with asyncio.timeout(seconds):
             return await send
@@ -227,15 +237,15 @@ async def run_command(command: Sequence[str], body: bytes) -> str:
     return f"it ended with status {process.returncode}" if process.returncode else ""
 
 
-async def post(url: str, body: bytes) -> str:
-    """Post the body to a URL. Return why that failed, or "". Follow no redirect, and read no response body."""
+async def post(url: str, message: Message) -> str:
+    """Post the message to a URL. Return why that failed, or "". Follow no redirect, and read no response body."""
     import aiohttp  # noqa: PLC0415  # costs 100 ms, on first use
 
-    headers = {"content-type": "application/json", "user-agent": "callboard"}
+    headers = {**message.headers, "user-agent": "callboard"}
     try:
         async with (
             aiohttp.ClientSession() as session,
-            session.post(url, data=body, headers=headers, allow_redirects=False) as response,
+            session.post(url, data=message.body, headers=headers, allow_redirects=False) as response,
         ):
             return "" if response.status // 100 == 2 else f"it answered with status {response.status}"
     except (aiohttp.ClientError, OSError, ValueError) as error:

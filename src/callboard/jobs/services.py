@@ -84,7 +84,7 @@ async def open_services(
 
     removing = None if settings.keep_age is None else asyncio.create_task(remove(settings.keep_age))
     try:
-        async with open_notifier(store.database, settings.notify, show):
+        async with open_notifier(store.database, settings.notify, show, settings.board_url):
             yield
     finally:
         if removing is not None:

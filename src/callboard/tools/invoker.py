@@ -44,7 +44,6 @@ class Invoker(HasOptions):
         description: Description of the tool for models.
         validator: Validates instead of the schema.
         blocking: True if a call occupies its thread until it is done.
-        deferred: True if results come from outside: a run ends at such a call and resumes with its result.
         repeatable: Says whether a call with these arguments is idempotent, if that depends on the arguments.
         calls: Wrong names that models use for the tool, with a hint for each.
         key: Returns a key of the arguments. Calls of a run with the same key run one after another. A call whose key
@@ -68,7 +67,6 @@ class Invoker(HasOptions):
         *,
         validator: ArgumentsValidator | None = None,
         blocking: bool = False,
-        deferred: bool = False,
         repeatable: Callable[[Mapping[str, Any]], bool] | None = None,
         calls: Mapping[str, str] | None = None,
         key: Key | None = None,
@@ -86,7 +84,6 @@ class Invoker(HasOptions):
         self.description = description
         self.ensemble = ensemble
         self.blocking = blocking or not is_async(invocable)
-        self.deferred = deferred
         self.repeatable = repeatable
         self.calls = dict(calls or {})
         self.key = key

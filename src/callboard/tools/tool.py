@@ -58,6 +58,8 @@ class ToolOptions(TypedDict, total=False):
     """True if a call may be repeated after a failure of the network or a timeout."""
     approval: bool
     """True if a person has to approve each call."""
+    deferred: bool
+    """True if results come from outside: a run ends at such a call, and continues with the result."""
     cli: Mapping[str, str] | None
     """Flags such as `-t` and their parameters, for models that write calls as commands."""
     strict: bool | None
@@ -77,6 +79,7 @@ class HasOptions:
     timeout: float | None = None
     idempotent: bool = False
     approval: bool = False
+    deferred: bool = False
     cli: Mapping[str, str] = MappingProxyType({})
     strict: bool | None = None
     subjects: Mapping[str, Subject] = MappingProxyType({})

@@ -60,6 +60,15 @@ def test_without_a_session_there_is_only_the_login(visitor):
     assert visitor.get("/board/login-not").url.path == "/board/login"
 
 
+def test_a_link_in_a_chat_to_a_job_is_opened_again_with_the_cookie(visitor):
+    """A browser sends no SameSite=Strict cookie with a link on another site."""
+    chat = {"sec-fetch-site": "cross-site"}
+    answer = visitor.get('/board/jobs/j?from=2"><script>', headers=chat)
+    assert answer.text == '<meta http-equiv="refresh" content="0; url=?from=2%22%3E%3Cscript%3E&amp;again">'
+    assert visitor.get("/board/jobs/j?again", headers={"sec-fetch-site": "same-origin"}).url.path == "/board/login"
+    assert visitor.get("/board/jobs", headers=chat).url.path == "/board/login"
+
+
 @pytest.mark.parametrize(("method", "path"), [("GET", "/static/x"), ("GET", "/static/a/b/c"), ("PUT", "/login")])
 def test_the_database_is_opened_for_nobody_who_is_not_logged_in(board, visitor, method, path):
     assert visitor.request(method, f"/board{path}").status_code == 404

@@ -24,13 +24,14 @@ from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from hashlib import sha256
 from hmac import compare_digest
+from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
 
 from itsdangerous import BadSignature, SignatureExpired, Signer, TimestampSigner
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import Request
-from starlette.responses import PlainTextResponse, RedirectResponse, Response
+from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -114,8 +115,13 @@ class Guard:
             return "the board does not accept requests from other web pages"
         return ""
 
-    def _ask_to_log_in(self, request: Request) -> PlainTextResponse | RedirectResponse:
+    def _ask_to_log_in(self, request: Request) -> Response:
         if request.method == "GET" and "text/html" in request.headers.get("accept", ""):
+            is_job = "/jobs/" in request.scope["path"]  # others do not know the name of a job
+            if is_job and request.headers.get("sec-fetch-site") == "cross-site":
+                # A link in a chat comes without the cookie, because it is SameSite=Strict. Our refresh sends the cookie.
+                query = escape(f"?{request.url.query}&again")
+                return HTMLResponse(f'<meta http-equiv="refresh" content="0; url={query}">')
             return RedirectResponse(f"{request.scope.get('root_path', '')}/login", 303)
         _, port = request.scope.get("server") or ("", None)
         option = f" --port {port}" if port else ""  # not from the Host header, which the client controls
