@@ -36,7 +36,7 @@ BUDGETS = {
 }
 """Lines of each room, and of the modules beside the rooms ("root")."""
 FILES = 495
-TEST_LINES = 90_679
+TEST_LINES = 90_680
 
 
 def count_lines(folder):

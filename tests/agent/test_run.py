@@ -159,7 +159,8 @@ def test_a_call_that_is_made_again_runs_again(call):
         return core.ResultCanister(invocation_id="", content=str(len(counted)))
 
     _, result, model = follow([call, call, [call, call], "Done."], (poll, next_page, roll, append), after_call=count)
-    assert result_texts(result) == ["1", "2", "3", "4"]
+    one, two, *both = result_texts(result)
+    assert (one, two, sorted(both)) == ("1", "2", ["3", "4"])  # the calls of one round may end in any order
     assert {request.tool_choice for request in model.requests} == {"auto"}
     assert (result.output, result.state) == ("Done.", "completed")
 

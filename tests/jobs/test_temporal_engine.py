@@ -89,7 +89,7 @@ async def test_a_signal_that_comes_once_more_runs_nothing(engine):
 async def test_a_queue_that_is_limited_starts_no_more_than_its_limit(engine):
     runner = Runner()
     await enqueue(engine, *[make_job(f"slow{number}", queue="slow") for number in range(9)])
-    queues = {"slow": QueueSettings(starts_per_minute=1), "fast": QueueSettings()}
+    queues = {"slow": QueueSettings(starts_per_minute=6), "fast": QueueSettings()}
     async with serve(engine, runner, queues=queues, concurrency=10):
         await until(lambda: runner.begun)
         for number in range(5):
