@@ -32,7 +32,7 @@ from callboard.jobs.store import DurableStore
 from callboard.storage.directories import data_directory
 from callboard.testing import Call, FakeBackend, ScriptedModel, Silence
 
-COMMAND = (sys.executable, "-c", "import typer; from callboard.cli.chat import chat; typer.run(chat)")
+COMMAND = (sys.executable, "-c", "from callboard.cli import main; main()", "chat")
 ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b[=>]|\r")
 
 
