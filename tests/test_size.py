@@ -8,10 +8,10 @@ from pathlib import Path
 
 PACKAGE = Path(__file__).parents[1] / "src/callboard"
 BUDGETS = {
-    "servers": 15_467,
+    "servers": 15_468,
     "coding": 12_740,
     "wires": 9_005,
-    "cli": 8_074,
+    "cli": 8_076,
     "jobs": 6_727,
     "dialects": 6_274,
     "mcp": 3_797,
@@ -36,7 +36,7 @@ BUDGETS = {
 }
 """Lines of each room, and of the modules beside the rooms ("root")."""
 FILES = 495
-TEST_LINES = 90_680
+TEST_LINES = 90_687
 
 
 def count_lines(folder):

@@ -221,14 +221,15 @@ def test_a_client_that_is_not_installed(invoke, monkeypatch):
     assert str(result.exception) == "claude: it is not installed; npm install -g @anthropic-ai/claude-code"
 
 
-@pytest.mark.parametrize("signs", [signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("signs", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 async def test_it_can_be_stopped_while_it_waits(tmp_path, signs):
     async with launched(tmp_path, [Silence()], "codex", "--backend", "URL") as shown:
         while not any(each.method == "POST" for each in shown.backend.requests):  # noqa: ASYNC110  # of another process
             await asyncio.sleep(0.01)
         shown.process.send_signal(signs)
-        assert (await shown.ends())[0] == -signs
+        assert (await shown.ends())[0] == 128 + signs
         await shown.backend.disconnected.wait()
+    assert [*Path(os.environ["XDG_STATE_HOME"], "callboard/launch").iterdir()] == []
 
 
 @table(

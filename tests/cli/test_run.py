@@ -64,11 +64,16 @@ async def test_a_model_that_is_silent_is_reported_until_it_speaks(monkeypatch):
         display.show(RoundStarted(1))
         for _ in range(10):
             await asyncio.sleep(0)
-        display.show(ReplyEnded("stop"))
         reported = err.getvalue()
+        display.show(TextPiece("Half a"))  # nothing may come between the pieces of a line
+        for _ in range(10):
+            await asyncio.sleep(0)
+        display.show(TextPiece(" line"))
+        display.show(ReplyEnded("stop"))
         for _ in range(10):
             await asyncio.sleep(0)
     assert (reported[:27], err.getvalue()) == ("waiting for the model: 0 s\n", reported)
+    assert out.getvalue() == "Half a line\n"
 
 
 def test_arguments_that_do_not_fit_are_shown_once(ask, toolbox):

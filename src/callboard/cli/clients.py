@@ -36,6 +36,7 @@ from callboard.providers.transport import Transport, check_url
 from callboard.servers.gateway.backend import Backend
 from callboard.servers.gateway.circuit_breaker import SharedCircuitBreaker
 from callboard.servers.gateway.settings import BackendSettings
+from callboard.text.display import display
 
 _CLAUDE_REPLY = 32_000
 """Tokens of a reply that Claude Code asks for by default."""
@@ -399,15 +400,12 @@ async def find_context(transport: Transport, servers: Sequence[tuple[str, str]],
         headers = {"Authorization": f"Bearer {key}"} if key else {}
         info = await read_backend_info(transport, url, headers, model)
         if info.context_tokens:
-            typer.echo(
-                f"callboard: {model} has a context window of {info.context_tokens:,} tokens ({info.context_source} of"
-                f" {url}); --context sets another",
-                err=True,
-            )
+            where = f"{info.context_source} of {BackendSettings(url=url).display_url}"
+            window = f"has a context window of {info.context_tokens:,} tokens ({where}); --context sets another"
+            typer.echo(f"callboard: {display(model)} {window}", err=True)
             return info.context_tokens
-    typer.echo(
-        f"callboard: no server says how large the context window of {model} is; --context TOKENS sets it", err=True
-    )
+    window = f"how large the context window of {display(model)} is; --context TOKENS sets it"
+    typer.echo(f"callboard: no server says {window}", err=True)
     return 0
 
 

@@ -141,7 +141,7 @@ class Display:
         while True:
             await asyncio.sleep(_POLL_SECONDS)
             seconds = time.monotonic() - (written_at := self._written_at) if self._awaits_reply else -1.0
-            if seconds >= limit:
+            if seconds >= limit and not self._in_line:  # a line break would become part of the reply
                 self.tell(f"waiting for the model: {seconds:.0f} s", "2")
                 self._written_at = written_at
                 limit *= 2

@@ -35,6 +35,7 @@ from callboard.providers.local.model_files import shipped_catalogue
 from callboard.sandbox.supervised_run import PROGRAM as SUPERVISOR
 from callboard.storage.atomic_file import write_private
 from callboard.storage.directories import state_directory
+from callboard.text.display import display, strip_controls
 from callboard.text.suggest import suggest
 
 _POLL_SECONDS: Final = 0.1
@@ -44,6 +45,7 @@ _TAIL: Final = 2000
 """Bytes of the gateway's log to show if it fails."""
 _WARNING: Final = "callboard: warning: "
 _MAX_BODY: Final = 64 * 1024
+_MAX_LIST: Final = 8 * 1024 * 1024
 _QUESTION: Final = {"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 16}
 
 
@@ -80,6 +82,8 @@ def launch(options: LaunchOptions) -> None:
         raise CallerError("no model", path="--backend", hint=hint)
     if options.local:
         options = _with_context(options)
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda received, _: sys.exit(128 + received))  # the folder has a key
     key = secrets.token_urlsafe(24)
     place = state_directory() / "launch"  # clients refuse settings below /tmp, which others may write to
     place.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -165,7 +169,7 @@ class _Gateway:
     @property
     def tail(self) -> str:
         """The end of the gateway's log."""
-        return self._log.read_bytes()[-_TAIL:].decode("utf-8", "replace").strip()
+        return strip_controls(self._log.read_bytes()[-_TAIL:].decode("utf-8", "replace")).strip()
 
     async def wait_for_model(self, options: LaunchOptions, backend: Sequence[tuple[str, str]]) -> tuple[str, int]:
         """Return the model, when it answers, and its context window. Raises CallerError.
@@ -183,7 +187,7 @@ class _Gateway:
             headers = {"Authorization": f"Bearer {self._key}"}
             if not model:
                 async with transport.get(f"{self.url}/models", headers=headers) as answer:
-                    listed: Any = msgspec.json.decode(await answer.read(_MAX_BODY * 16))
+                    listed: Any = msgspec.json.decode(await answer.read(_MAX_LIST))
                 names = [each["id"] for each in listed.get("data", ())] if answer.status == 200 else []
                 if not names:
                     raise CallerError("the backend lists no model", path="--model", hint="name one")
@@ -191,7 +195,7 @@ class _Gateway:
             if not context:
                 context = await find_context(transport, [*backend, (self.url, self._key)], model)
             if not options.no_wait:
-                with _progress(f"waiting for {model} to answer"):
+                with _progress(f"waiting for {display(model)} to answer"):
                     await self._ask(transport, model, headers)
         return model, context
 

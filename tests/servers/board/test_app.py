@@ -66,6 +66,7 @@ def test_a_link_in_a_chat_to_a_job_is_opened_again_with_the_cookie(visitor):
     answer = visitor.get('/board/jobs/j?from=2"><script>', headers=chat)
     assert answer.text == '<meta http-equiv="refresh" content="0; url=?from=2%22%3E%3Cscript%3E&amp;again">'
     assert visitor.get("/board/jobs/j?again", headers={"sec-fetch-site": "same-origin"}).url.path == "/board/login"
+    assert visitor.get("/board/jobs/j?&again", headers={"sec-fetch-site": "cross-site"}).url.path == "/board/login"
     assert visitor.get("/board/jobs", headers=chat).url.path == "/board/login"
 
 

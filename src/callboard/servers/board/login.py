@@ -118,7 +118,8 @@ class Guard:
     def _ask_to_log_in(self, request: Request) -> Response:
         if request.method == "GET" and "text/html" in request.headers.get("accept", ""):
             is_job = "/jobs/" in request.scope["path"]  # others do not know the name of a job
-            if is_job and request.headers.get("sec-fetch-site") == "cross-site":
+            is_first = not request.url.query.endswith("&again")
+            if is_job and is_first and request.headers.get("sec-fetch-site") == "cross-site":
                 # A link in a chat comes without the cookie, because it is SameSite=Strict. Our refresh sends the cookie.
                 query = escape(f"?{request.url.query}&again")
                 return HTMLResponse(f'<meta http-equiv="refresh" content="0; url={query}">')
