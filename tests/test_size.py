@@ -8,14 +8,14 @@ from pathlib import Path
 
 PACKAGE = Path(__file__).parents[1] / "src/callboard"
 BUDGETS = {
-    "servers": 15_468,
+    "servers": 15_478,
     "coding": 12_740,
     "wires": 9_005,
     "cli": 8_076,
     "jobs": 6_727,
     "dialects": 6_274,
     "mcp": 3_797,
-    "providers": 3_679,
+    "providers": 3_691,
     "sandbox": 3_200,
     "evaluation": 2_778,
     "agent": 2_450,
@@ -36,7 +36,7 @@ BUDGETS = {
 }
 """Lines of each room, and of the modules beside the rooms ("root")."""
 FILES = 495
-TEST_LINES = 90_687
+TEST_LINES = 90_706
 
 
 def count_lines(folder):

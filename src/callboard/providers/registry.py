@@ -10,6 +10,7 @@ without tools. An endpoint is a `DecidingModel`. A `JudgedModel` wraps models wi
 from __future__ import annotations
 
 import asyncio
+import atexit
 import os
 import re
 import secrets
@@ -132,6 +133,10 @@ class EmbeddedServer:
                 self._server = await asyncio.to_thread(self._load)
                 self.base_url = f"{self._server.listening_address}/v1"
 
+    def stop(self) -> None:
+        """Stops the server once its open replies have ended. One whose client is gone ends with its next token."""
+        self._server = None
+
     def _load(self) -> Any:
         require_extra("local")
         import xllamacpp  # noqa: PLC0415  # 100 MB of native code, loaded on first use
@@ -158,6 +163,13 @@ class EmbeddedServer:
 
 # Loaded models, for as long as the process lives.
 _servers: dict[Path, EmbeddedServer] = {}
+
+
+@atexit.register
+def _stop_servers() -> None:
+    """End the threads of llama.cpp. A thread that computes while the process frees its code crashes it."""
+    for server in _servers.values():
+        server.stop()
 
 
 class PlannedModel(Protocol):

@@ -8,6 +8,7 @@ good order, with status 0. An application that cannot start ends with uvicorn's 
 from __future__ import annotations
 
 import asyncio
+import logging
 import signal
 import socket
 import sys
@@ -22,6 +23,9 @@ from callboard.errors import CallboardError, CallerError
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+
+log: Final = logging.getLogger(__name__)
 
 
 class OrderlyServer(uvicorn.Server):
@@ -91,9 +95,9 @@ def call_at_signals(notify: Callable[[], None]) -> None:
 
 
 def report_failure(app: ASGIApp) -> ASGIApp:
-    """Return the application with startup failures logged in one line, and without a log line for a forced end.
+    """Return the application with startup failures logged in one line, and without a traceback of a forced end.
 
-    Starlette would give the server a traceback of each.
+    Starlette would give the server a traceback of each failure, and uvicorn one of each answer that outlasts its limit.
     """
 
     async def call(scope: Scope, receive: Receive, send: Send) -> None:
@@ -105,6 +109,12 @@ def report_failure(app: ASGIApp) -> ASGIApp:
                     message = {**message, "message": ""}
             await send(message)
 
-        await app(scope, receive, send_reason if scope["type"] == "lifespan" else send)
+        if scope["type"] == "lifespan":
+            await app(scope, receive, send_reason)
+            return
+        try:
+            await app(scope, receive, send)
+        except asyncio.CancelledError:
+            log.warning("a request was cut: %s", scope["path"])
 
     return call
