@@ -8,14 +8,14 @@ from pathlib import Path
 
 PACKAGE = Path(__file__).parents[1] / "src/callboard"
 BUDGETS = {
-    "servers": 15_478,
+    "servers": 15_651,
     "coding": 12_740,
     "wires": 9_005,
-    "cli": 8_076,
+    "cli": 8_081,
     "jobs": 6_727,
     "dialects": 6_274,
+    "providers": 3_915,
     "mcp": 3_797,
-    "providers": 3_691,
     "sandbox": 3_200,
     "evaluation": 2_778,
     "agent": 2_450,
@@ -35,8 +35,8 @@ BUDGETS = {
     "root": 393,
 }
 """Lines of each room, and of the modules beside the rooms ("root")."""
-FILES = 495
-TEST_LINES = 90_706
+FILES = 497
+TEST_LINES = 90_960
 
 
 def count_lines(folder):

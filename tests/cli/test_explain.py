@@ -27,6 +27,21 @@ def test_how_models_are_asked(invoke, model, mode, dialect, watched):
     assert all({"value", "source"} == each.keys() - {"evidence"} for each in told["facts"].values())
 
 
+@pytest.mark.parametrize(
+    ("model", "told"),
+    [
+        ("local:qwen2.5-coder-0.5b", "exact: counted by /apply-template, /tokenize of the endpoint"),
+        ("anthropic:claude-sonnet-4-5", "exact: counted by /v1/messages/count_tokens of the endpoint"),
+        ("gemini:gemini-2.5-pro", "exact: counted by :countTokens of the endpoint"),
+        ("x", "estimated: 4 bytes a token; exact if the server's list of models is owned by llamacpp or vllm"),
+    ],
+)
+def test_how_tokens_are_counted(invoke, model, told):
+    assert f"tokens   {told}" in invoke("explain", model).stdout.splitlines()
+    shown = json.loads(invoke("explain", model, "--json").stdout)
+    assert f"{shown['tokens']}: {shown['tokens_why']}" == told
+
+
 def test_a_fact_says_what_it_is_known_from(invoke):
     facts = json.loads(invoke("explain", "Qwen/Qwen3.6-27B", "--json").stdout)["facts"]
     assert (facts["merge_system_messages"]["value"], facts["merge_system_messages"]["source"]) == (
@@ -83,7 +98,7 @@ def test_every_fact_has_its_source(invoke):
 
 def test_for_people(invoke):
     lines = invoke("explain", "unsloth/Qwen3-Coder-30B-GGUF:Q4_K_M").stdout.splitlines()
-    assert lines[:7] == [
+    assert lines[:8] == [
         "model    unsloth/Qwen3-Coder-30B-GGUF:Q4_K_M (matched as qwen3-coder-30b)",
         "provider none named",
         "mode     native: the endpoint offers tools (default), and the model uses them (family qwen3-coder)",
@@ -92,6 +107,7 @@ def test_for_people(invoke):
             "watched  qwen3_coder: calls that the text is searched for (family qwen3-coder: it omits <tool_call>, so "
             "servers return its call as text)"
         ),
+        "tokens   estimated: 4 bytes a token; exact if the server's list of models is owned by llamacpp or vllm",
         (
             'price    it is not known; write [prices."unsloth/Qwen3-Coder-30B-GGUF:Q4_K_M"] with input and output, '
             "in dollars a million tokens, into callboard.toml"

@@ -16,6 +16,7 @@ from callboard.cli.settings import settings_here
 from callboard.modes import Plan, make_plan
 from callboard.profiles import Examination, Resolution, normalise, resolve
 from callboard.profiles.prices import PriceDescription, describe_pricing
+from callboard.providers.count_tokens import describe_count
 from callboard.text.display import display
 
 
@@ -37,6 +38,7 @@ def explain(
     url = settings.base_url or os.environ.get(resolution.profile.url_variable or "-", "")
     decided = make_plan(resolution, settings.mode, base_url=url)
     facts = {fact: getattr(resolution.profile, fact) for fact in resolution.sources}
+    tokens, tokens_why = describe_count(resolution)
     why = resolution.mode_reason
     if settings.mode:
         why = "asked for" if mode else f"set by {settings.sources['mode']}"
@@ -51,6 +53,8 @@ def explain(
             "dialect": decided.dialect.name,
             "watched": decided.watched.name if decided.watched else None,
             "watched_why": _watch_reason(decided, resolution),
+            "tokens": tokens,
+            "tokens_why": tokens_why,
             "price": msgspec.to_builtins(_price(decided, resolution)),
             "examined": msgspec.to_builtins(resolution.examined),
             "facts": {fact: _make_fact(resolution, fact, msgspec.to_builtins(value)) for fact, value in facts.items()},
@@ -62,6 +66,7 @@ def explain(
     typer.echo(f"mode     {decided.mode.name}: {display(why)}")
     typer.echo(f"dialect  {decided.dialect.name}: how the model writes calls if the tools are in the prompt")
     typer.echo(f"watched  {display(_describe_watched(decided, resolution))}")
+    typer.echo(f"tokens   {tokens}: {tokens_why}")
     typer.echo(f"price    {display(_describe_price(_price(decided, resolution)))}")
     if resolution.examined is not None:
         typer.echo(f"examined {_describe_examined(resolution.examined)}")

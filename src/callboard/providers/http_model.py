@@ -152,7 +152,7 @@ class HttpModel:
             headers: Added to this request's.
             observer: Sees each answer. If it passes refusals on, only a second attempt learns from one.
         """
-        await self._start_server()
+        await self.start_server()
         merger: RetryMerger | None = None
         for is_retry in (False, True):
             check = create_choice_check(request, last=is_retry)
@@ -196,7 +196,8 @@ class HttpModel:
         self._sources.clear()
         await self.transport.aclose()
 
-    async def _start_server(self) -> None:
+    async def start_server(self) -> None:
+        """Start the server of a local model. Raises CallerError without xllamacpp, ModelFileError if it cannot load."""
         if self._server is not None and not self.base_url:
             await self._server.start()
             self.base_url = self._server.base_url

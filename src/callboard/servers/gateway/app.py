@@ -22,7 +22,7 @@ from starlette.routing import BaseRoute, Route, WebSocketRoute
 from starlette.types import Message, Receive, Scope, Send
 
 from callboard.core import ReplyFailed, Usage
-from callboard.servers.gateway import endpoints
+from callboard.servers.gateway import endpoints, token_count
 from callboard.servers.gateway.auth import mask_key, read_token, short_owner
 from callboard.servers.gateway.conversation_state import ConnectionMemory, ConversationState
 from callboard.servers.gateway.endpoints import (
@@ -34,7 +34,7 @@ from callboard.servers.gateway.endpoints import (
     move_key_to_header,
     url_fields,
 )
-from callboard.servers.gateway.exchange import Exchange, ReplyRequest
+from callboard.servers.gateway.exchange import Exchange, ReplyRequest, read_betas
 from callboard.servers.gateway.frontends import FRONTENDS
 from callboard.servers.gateway.gateway import Gateway
 from callboard.servers.gateway.http_errors import HttpError
@@ -136,15 +136,15 @@ def _routes(services: Services) -> list[Route | WebSocketRoute]:
         Route(_STORED, endpoint("responses", endpoints.delete_response, "counted"), methods=["DELETE"]),
         Route(f"{_STORED}/cancel", endpoint("responses", endpoints.cancel_response, "counted"), methods=["POST"]),
         Route(f"{_STORED}/input_items", endpoint("responses", endpoints.input_items, "counted"), methods=["GET"]),
-        Route("/v1/responses/input_tokens", endpoint("responses", endpoints.count_responses), methods=["POST"]),
-        Route("/v1/messages/count_tokens", endpoint("messages", endpoints.count_messages), methods=["POST"]),
+        Route("/v1/responses/input_tokens", endpoint("responses", token_count.count_responses), methods=["POST"]),
+        Route("/v1/messages/count_tokens", endpoint("messages", token_count.count_messages), methods=["POST"]),
         *[
             Route(f"{version}/{{resource:path}}:{method}", handler, methods=["POST"])
             for version in VERSIONS
             for method, handler in (
                 ("generateContent", GeminiEndpoint(services, stream=False)),
                 ("streamGenerateContent", GeminiEndpoint(services, stream=True)),
-                ("countTokens", endpoint("gemini", endpoints.count_gemini)),
+                ("countTokens", endpoint("gemini", token_count.count_gemini)),
             )
         ],
         *[Route(f"{version}/models", endpoint("", endpoints.list_models), methods=["GET"]) for version in VERSIONS],
@@ -229,7 +229,7 @@ class ReplyEndpoint:
                     owner=owner,
                     size=size,
                     token="" if gateway.settings.keys else token,
-                    beta=",".join(headers.getlist("anthropic-beta")) if front.name == "messages" else "",
+                    beta=read_betas(front.name, headers),
                     compat_events=headers.get("x-callboard-compat-events") == "1",
                     budget=share,
                     memory=memory,

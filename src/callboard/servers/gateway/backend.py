@@ -9,6 +9,7 @@ import asyncio
 import logging
 import shlex
 from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import suppress
 from datetime import datetime
 from functools import cache
 from time import monotonic
@@ -23,6 +24,7 @@ from callboard.errors import CallboardError
 from callboard.modes import Plan, make_plan
 from callboard.profiles import ModeName, Prices, Resolution, facts_for, prices_for, providers, resolve
 from callboard.providers import HttpModel, Transport, open_model
+from callboard.providers.count_tokens import COUNT_SECONDS, TokenCount, TokenizerError, count_tokens
 from callboard.providers.http_exchange import ExchangeObserver
 from callboard.providers.http_model import NO_HEADERS
 from callboard.providers.registry import model_class
@@ -43,6 +45,9 @@ _MAX_LISTED = 10_000
 _MAX_LISTS = 64
 _MAX_SECONDS = 2**33
 _MAX_TOKENS = 2**32
+_MAX_NAME = 40
+_TOKENIZER_PAUSE = 60.0
+"""Seconds to estimate tokens after a tokenizer gave no count."""
 _BETA = "anthropic-beta"
 WITHOUT_TOOLS = "validated"
 """The mode that uses none of the wire's tool fields."""
@@ -95,11 +100,15 @@ class _Entry(msgspec.Struct):
     context_length: Any = 0
     context_window: Any = 0
     max_context_length: Any = 0
+    meta: Any = None
+    """llama.cpp's own facts."""
+    owned_by: Any = ""
 
     @property
     def context(self) -> int:
         """Tokens of the context window, or 0 if the backend does not report them."""
-        fields = (self.max_model_len, self.context_length, self.context_window, self.max_context_length)
+        served = self.meta.get("n_ctx") if isinstance(self.meta, dict) else 0
+        fields = (self.max_model_len, self.context_length, self.context_window, self.max_context_length, served)
         return next((each for each in fields if type(each) is int and 0 < each < _MAX_TOKENS), 0)
 
     @property
@@ -128,6 +137,8 @@ class ListedModel(NamedTuple):
     """Seconds since 1970."""
     context: int = 0
     """Tokens of the context window."""
+    server: str = ""
+    """The server program, as far as `owned_by` names it."""
 
 
 class _Names(msgspec.Struct, frozen=True):
@@ -187,6 +198,8 @@ class Backend:
         self._lists: dict[str, _List] = {"": _List(_Names.of({settings.local: ListedModel()}))}
         """Lists by owner. "" is the list that is requested without a client's key."""
         self._complaint = ""
+        self._no_count_until = 0.0
+        """Time of a monotonic clock until which the tokenizer is not asked."""
 
     def headers(self, key: str, beta: str = "") -> Mapping[str, str]:
         """Return the headers with the backend's own key, or with the client's key if it is forwarded.
@@ -283,6 +296,31 @@ class Backend:
             return ListedModel(context=resolve(f"local:{name}", facts).profile.context_tokens)
         return listed._replace(context=facts.get("context_tokens") or listed.context)
 
+    def serving_model(self, name: str, owner: str = "") -> ListedModel:
+        """Return the facts about the model that serves a name: a server with one model serves every name with it."""
+        listed = self.model_names(owner)
+        return self.listed_model(listed[0] if len(listed) == 1 else name, owner)
+
+    async def count_tokens(
+        self, name: str, model: BatchModel, request: Request, *, owner: str, token: str, beta: str
+    ) -> TokenCount | None:
+        """Return the tokens of a request as the backend counts them; None if it cannot, or did not a moment ago."""
+        settings = self.settings
+        if monotonic() < self._no_count_until or not isinstance(model, HttpModel):
+            return None
+        if settings.wire == "chat" and not self.model_names(owner):  # the list says which server this is
+            with suppress(TimeoutError):
+                async with asyncio.timeout(COUNT_SECONDS):
+                    await self.refresh_models(token, monotonic(), owner)
+        server = "local" if settings.local else self.serving_model(name, owner).server
+        try:
+            return await count_tokens(model, request, server, self.headers(token, beta))
+        except TokenizerError as error:
+            log.info("%s: tokens are estimated: %s", self.name, self.redactor.text(str(error)))
+            if error.is_lasting:
+                self._no_count_until = monotonic() + _TOKENIZER_PAUSE
+            return None
+
     def correct_name(self, name: str, owner: str = "") -> str:
         """Return the name as the backend spells it, if it differs only in case."""
         names = self._names(owner)
@@ -327,7 +365,12 @@ class Backend:
             return
         entries = (*answer_body.data, *answer_body.models)
         names = _Names.of(
-            {each.id or each.name.removeprefix("models/"): ListedModel(each.seconds, each.context) for each in entries}
+            {
+                each.id or each.name.removeprefix("models/"): ListedModel(
+                    each.seconds, each.context, str(each.owned_by)[:_MAX_NAME]
+                )
+                for each in entries
+            }
         )
         # Share equal lists: most keys see the same models.
         model_list.names = next((each.names for each in self._lists.values() if each.names == names), names)

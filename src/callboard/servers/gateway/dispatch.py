@@ -24,9 +24,11 @@ from callboard.core import (
     AssistantCanister,
     Canister,
     Event,
+    FileContent,
     InvocationCanister,
     InvocationEnded,
     InvocationStarted,
+    PictureContent,
     ReasoningContent,
     ReplyEnded,
     ReplyFailed,
@@ -37,13 +39,15 @@ from callboard.core import (
     Usage,
     unsent_note,
 )
-from callboard.errors import CallboardError
+from callboard.errors import CallboardError, ProviderError
 from callboard.profiles import Resolution
+from callboard.providers.count_tokens import BYTES_PER_TOKEN, TokenCount
 from callboard.providers.fallback import first_reply
 from callboard.providers.http_model import HttpModel
 from callboard.providers.lessons import MAX_TRIALS, STATUSES, refuses_tools
 from callboard.servers.gateway.backend import WITHOUT_TOOLS, Backend, BatchModel
 from callboard.servers.gateway.exchange import Batches, ReplyObserver, ReplyRecord
+from callboard.servers.gateway.frontends import FRONTENDS
 from callboard.servers.gateway.redaction import Redactor
 from callboard.servers.gateway.settings import BackendSettings
 from callboard.text.display import display
@@ -61,6 +65,10 @@ _NO_REPLY_CODES = frozenset({"backend_unavailable", "timeout", "cut", "malformed
 """Codes of a connection without a reply. Other failures are answers, perhaps caused by the request."""
 _MAX_NAME: Final = 100
 """Maximum characters of a name in a log line."""
+_MIN_WINDOW: Final = 256
+"""Tokens of the smallest context window that llama.cpp serves."""
+_MAX_TOKEN: Final = 128
+"""Bytes of the longest token of known vocabularies: 128 spaces, in those of OpenAI, Llama, Qwen and DeepSeek."""
 _ATTRIBUTION: Final = re.compile(r"\s*x-anthropic-billing-header:[^\r\n]*[\r\n]*")
 
 
@@ -115,6 +123,8 @@ async def _ask_backend(backend: Backend, name: str, request: Request, record: Re
             model = backend.model(name, record.owner, facts)
             sent = _forbid_calls_after_results(strip_attribution(sent, backend.settings, model.resolution), model)
             record.begin(backend, model.plan)
+            if not facts:
+                await _check_length(backend, name, model, sent, record)
             more: Mapping[str, Any] = {}
             reply = model.batches(
                 sent,
@@ -148,13 +158,55 @@ async def _ask_backend(backend: Backend, name: str, request: Request, record: Re
         is_over = True
         backend.release(name, record.owner)
         party = "caller" if error.party == "caller" else "provider"
-        failed = ReplyFailed(party, "invalid_request", backend.redactor.error(str(error)))
+        code = error.code if isinstance(error, ProviderError) else "invalid_request"
+        failed = ReplyFailed(party, code, backend.redactor.error(str(error)))
         record.set_end([failed])
         yield [failed]
     finally:
         if not is_over:
             backend.release(name, record.owner)
             record.costs.end_reply()
+
+
+async def count_request(backend: Backend, name: str, request: Request, record: ReplyRecord) -> TokenCount | None:
+    """Return the tokens of the request as this backend would get it, if the backend counts them.
+
+    Raises CallerError if no model can have this name, or if the request cannot be sent.
+    """
+    sent, _ = _translate_request(backend, name, request, record)
+    model = backend.model(name, record.owner)
+    sent = _forbid_calls_after_results(strip_attribution(sent, backend.settings, model.resolution), model)
+    return await backend.count_tokens(name, model, sent, owner=record.owner, token=record.token, beta=record.beta)
+
+
+async def _check_length(backend: Backend, name: str, model: BatchModel, request: Request, record: ReplyRecord) -> None:
+    """Refuse a request that surely exceeds the context window that the backend reports, before it is sent.
+
+    It is sure if the backend's own tokenizer counts more tokens than the window has, or if no tokenizer could write the
+    text in so few. The tokenizer is asked only if the request may come near the window.
+
+    Raises:
+        ProviderError: The request cannot fit. The message has both numbers.
+    """
+    window = backend.serving_model(name, record.owner).context
+    texts = sum([_count_characters(each) for each in request.canisters])
+    tokens = max(record.size, texts) // BYTES_PER_TOKEN
+    if window < _MIN_WINDOW or tokens <= window // 2:
+        return
+    count = await backend.count_tokens(name, model, request, owner=record.owner, token=record.token, beta=record.beta)
+    is_too_long = texts > window * _MAX_TOKEN
+    if count is not None and count.is_exact:
+        tokens, is_too_long = count.tokens, count.tokens > window
+    if is_too_long:
+        message = FRONTENDS[record.front].too_long.format(tokens=tokens, window=window)
+        raise ProviderError(message, code="context_length_exceeded", party="caller")
+
+
+def _count_characters(canister: Canister) -> int:
+    """Return the characters of the canister's text, which has at least as many bytes."""
+    if isinstance(canister, InvocationCanister):
+        return len(canister.raw)
+    return sum([len(part.text) for part in canister.content if not isinstance(part, PictureContent | FileContent)])
 
 
 def _translate_request(

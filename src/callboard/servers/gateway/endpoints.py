@@ -1,4 +1,4 @@
-"""Endpoints that do not ask a model: /health, /metrics, models, stored responses, the size of a request.
+"""Endpoints that do not ask a model: /health, /metrics, models, stored responses.
 
 Law: a key in a URL, as Google's clients send it, becomes a header before anything else sees the request. So no log line
 or error shows it.
@@ -6,10 +6,8 @@ or error shows it.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import nullcontext
-from functools import partial
 from time import gmtime, monotonic, strftime
 from types import MappingProxyType
 from typing import Any, Final, Literal, TypeAlias
@@ -24,12 +22,10 @@ from callboard import __version__
 from callboard.servers.gateway.auth import read_token
 from callboard.servers.gateway.backend import ListedModel
 from callboard.servers.gateway.conversation_state import ConversationState, StoredResponse
-from callboard.servers.gateway.exchange import ReplyRequest
 from callboard.servers.gateway.frontends import ALT, FRONTENDS, Frontend
 from callboard.servers.gateway.gateway import Gateway
 from callboard.servers.gateway.http_errors import HttpError
 from callboard.servers.gateway.metrics import Metrics
-from callboard.servers.gateway.request_body import BudgetShare, read_body, run_in_thread_if_large
 from callboard.servers.gateway.request_log import RequestLog
 
 _DEFAULT_LIMIT = 20
@@ -112,12 +108,6 @@ VERSIONS = ("/v1beta", "/v1")
 """Path prefixes of Google's API. `v1` is for clients that avoid beta features."""
 _KEY_HEADER = "x-goog-api-key"
 _COLLECTION = "models/"
-_BYTES_PER_TOKEN = 4
-"""Approximate bytes per token, in English and in code."""
-_TOKENS_PER_FILE = 1000
-"""Approximate tokens of a picture. The size of other files is unknown."""
-_FILE = re.compile(rb'"(?:data:[^",]{0,200},)?[\w+/=-]{2000,}"')
-"""A long string without spaces, presumably base64."""
 _MAX_SHOWN = 100
 """Maximum characters of a name in a message."""
 
@@ -321,61 +311,6 @@ async def get_model(request: ApiRequest) -> Response:
     if not await gateway.has_model(name, request.owner, request.token):
         raise HttpError("model_not_found", f"there is no model {name[:_MAX_SHOWN]!r} here", path="model")
     return json_response(_MODEL_FORMS[client_format(request.scope)][0](name, gateway.listed_model(name, request.owner)))
-
-
-class _TokenCounter(msgspec.Struct, frozen=True):
-    """Estimates the tokens of a body, at four bytes of text per token. A header marks the result as an estimate.
-
-    `counted_parts` returns the model's name and the parts of the body that a model reads; `answer` makes the body of
-    the answer.
-    """
-
-    counted_parts: Callable[[ApiRequest, Mapping[str, Any], int, BudgetShare], Awaitable[tuple[Any, Any]]]
-    answer: Callable[[int], dict[str, Any]]
-
-    async def __call__(self, request: ApiRequest) -> Response:
-        gateway = request.services.gateway
-        with BudgetShare(gateway.request_budget) as share:
-            data = await read_body(request.headers, request.receive, gateway.settings.limits, share)
-            name, parts = await self.counted_parts(request, await gateway.read(data), len(data), share)
-            if isinstance(name, str):
-                gateway.check_model_name(name)
-            count = await run_in_thread_if_large(len(data), partial(_estimate_tokens, parts))
-        return json_response(self.answer(count), headers={"x-callboard-estimated": "1"})
-
-
-def _estimate_tokens(parts: Any) -> int:
-    text, files = _FILE.subn(b"", msgspec.json.encode(parts))
-    return max(1, len(text) // _BYTES_PER_TOKEN + files * _TOKENS_PER_FILE)
-
-
-async def _messages_parts(_: ApiRequest, body: Mapping[str, Any], size: int, share: BudgetShare) -> tuple[Any, Any]:
-    return body.get("model"), _fields(body, "system", "messages", "tools")
-
-
-async def _responses_parts(
-    request: ApiRequest, body: Mapping[str, Any], size: int, share: BudgetShare
-) -> tuple[Any, Any]:
-    reply_request = ReplyRequest(front=FRONTENDS["responses"], body=body, owner=request.owner, size=size, budget=share)
-    items = await request.services.conversations.items(reply_request)
-    return body.get("model"), [*_fields(body, "instructions", "tools"), items]
-
-
-async def _gemini_parts(request: ApiRequest, body: Mapping[str, Any], size: int, share: BudgetShare) -> tuple[Any, Any]:
-    inner = body.get("generateContentRequest", body.get("generate_content_request"))
-    names = ("systemInstruction", "system_instruction", "contents", "tools")
-    return model_in_path(request.scope), _fields(inner if isinstance(inner, dict) else body, *names)
-
-
-def _fields(body: Mapping[str, Any], *names: str) -> list[Any]:
-    return [each for name in names if (each := body.get(name)) is not None]
-
-
-count_messages = _TokenCounter(_messages_parts, lambda count: {"input_tokens": count})
-count_responses = _TokenCounter(
-    _responses_parts, lambda count: {"object": "response.input_tokens", "input_tokens": count}
-)
-count_gemini = _TokenCounter(_gemini_parts, lambda count: {"totalTokens": count})
 
 
 def move_key_to_header(scope: Scope) -> Scope:

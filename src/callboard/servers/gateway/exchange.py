@@ -17,6 +17,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import msgspec
+from starlette.datastructures import Headers
 
 from callboard.core import (
     Event,
@@ -60,6 +61,7 @@ _TOLD: Final = {
 """Headers of notes: a call that repeats a source, a gap in the reply, a marker without a call."""
 _PASSED_HEADERS = ("x-request-id", "request-id")
 """Headers of a backend that are passed to the client."""
+BETA: Final = "anthropic-beta"
 _MAX_DROPPED = 2000
 _MAX_RETRY_AFTER = 86_400.0
 _BACKEND_STATUSES = {"timeout": 504, "too_large": 502}
@@ -94,6 +96,8 @@ class ReplyRecord(msgspec.Struct, kw_only=True, eq=False):
     """The key that the client sent."""
     beta: str = ""
     """The client's `anthropic-beta` header. Without it Anthropic refuses some fields of a request."""
+    size: int = 0
+    """Approximate bytes of the request."""
     redactor: Redactor = _NO_SECRETS
     backend_name: str = ""
     """The backend that was asked last."""
@@ -210,6 +214,11 @@ class ReplyRequest(msgspec.Struct, frozen=True, kw_only=True):
     """Fields that a Responses reply repeats, if they differ from the body's."""
     filters: tuple[Filter, ...] = ()
     on_finished: OnFinished | None = None
+
+
+def read_betas(front: str, headers: Headers) -> str:
+    """Return a client's `anthropic-beta` headers as one value. Only Anthropic's own wire has them."""
+    return ",".join(headers.getlist(BETA)) if front == "messages" else ""
 
 
 class Exchange(msgspec.Struct, frozen=True, kw_only=True, eq=False):

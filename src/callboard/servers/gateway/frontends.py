@@ -79,6 +79,11 @@ class Frontend(msgspec.Struct, frozen=True):
     """Content type of the stream that answers the body."""
     framer: Callable[[Mapping[str, Any]], Framer] = lambda _: SSEEncoder()
     """Makes the framer of a stream's payloads."""
+    too_long: str = (
+        "This model's maximum context length is {window} tokens. However, your messages resulted in {tokens} tokens. "
+        "Please reduce the length of the messages."
+    )
+    """The provider's own words about a conversation that does not fit. Clients compact when they read them."""
     streams_failures: bool = False
     """True if a stream reports a backend's failure, for clients that do not show it otherwise."""
 
@@ -233,6 +238,7 @@ _ROWS = (
         lambda body: {},
         lambda _: [(b"ping", b'{"type":"ping"}')],
         _set_anthropic_status,
+        too_long="prompt is too long: {tokens} tokens > {window} maximum",
     ),
     Frontend(
         "gemini",
@@ -246,6 +252,7 @@ _ROWS = (
         _set_google_status,
         lambda body: _event_stream(body) if body.get(ALT) == SSE else "application/json",
         framer=_frame_gemini,
+        too_long="The input token count ({tokens}) exceeds the maximum number of tokens allowed ({window}).",
     ),
 )
 FRONTENDS: Mapping[str, Frontend] = MappingProxyType({row.name: row for row in _ROWS})

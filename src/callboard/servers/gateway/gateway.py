@@ -22,10 +22,11 @@ from msgspec.structs import replace
 from callboard.core import InvocationCanister, Request, ResultCanister
 from callboard.errors import CallerError
 from callboard.providers import Transport
+from callboard.providers.count_tokens import TokenCount
 from callboard.servers.gateway.auth import Authenticator
 from callboard.servers.gateway.backend import Backend, ListedModel
 from callboard.servers.gateway.circuit_breaker import SharedCircuitBreaker
-from callboard.servers.gateway.dispatch import stream_reply
+from callboard.servers.gateway.dispatch import count_request, stream_reply
 from callboard.servers.gateway.exchange import Exchange, ReplyRecord, ReplyRequest
 from callboard.servers.gateway.frontends import Frontend
 from callboard.servers.gateway.hosted_tools import HostedTools
@@ -125,6 +126,7 @@ class Gateway:
                 owner=request.owner,
                 token=request.token,
                 beta=request.beta,
+                size=request.size,
                 dropped=[*dropped],
                 costs=ReplyCosts(request.owner, spending, request.size),
             ),
@@ -134,6 +136,20 @@ class Gateway:
             compat_events=request.compat_events or self.settings.compat_events,
             strict=self.settings.strict,
         )
+
+    async def count_tokens(self, exchange: Exchange) -> TokenCount | None:
+        """Return the tokens of an exchange's request as the first of its backends counts them, if it can.
+
+        Raises:
+            HttpError: No backend serves the model.
+            CallerError: No model can have this name, or the request cannot be sent.
+        """
+        request, record = exchange.request, exchange.record
+        candidates = self.candidates(request, record.owner)
+        if self.hosted_tools is not None:
+            request, _, _ = self.hosted_tools.complete(candidates, request, record.owner)
+        backend, name = candidates[0]
+        return await count_request(backend, name, request, record)
 
     def check_model_name(self, model: str) -> None:
         """Raises an HttpError for a name that must not reach a backend's URL. Names of a `model_map` may be any."""

@@ -66,27 +66,32 @@ class HostedTools:
 
     def stream_reply(self, candidates: Candidates, request: Request, record: ReplyRecord) -> Batches:
         """Return the batches of one reply, like `dispatch.stream_reply`. A client's tool hides a hosted namesake."""
-        client_names = frozenset([tool.name for tool in request.tools])
-        tools = {name: invoker for name, invoker in self._registry.items() if name not in client_names}
-        declared = tuple([each for each in self._registry.declarations if each.name in tools])
-        plan = _first_plan(candidates, record.owner)
-        search = self._search(request, declared, tools, plan.max_tools)
-        canisters = restore_calls(request.canisters)
-        declared = search.declarations(canisters) if search else (*request.tools, *declared)
-        with_tools = replace(request, canisters=canisters, tools=declared)
+        with_tools, tools, search = self.complete(candidates, request, record.owner)
         if not tools or request.tool_choice == "none":
             return stream_reply(candidates, with_tools, record)
         return stream_rounds(
             candidates,
             with_tools,
             record,
-            plan=plan,
+            plan=_first_plan(candidates, record.owner),
             client_tools=request.tools,
             hosted_tools=search.invokers if search else tools,
             search=search,
             limits=self._limits,
             client_canisters=len(request.canisters),
         )
+
+    def complete(
+        self, candidates: Candidates, request: Request, owner: str
+    ) -> tuple[Request, Mapping[str, Invoker], ToolSearch | None]:
+        """Return the request with hosted tools and past hosted calls, those tools, and the search for some of them."""
+        client_names = frozenset([tool.name for tool in request.tools])
+        tools = {name: invoker for name, invoker in self._registry.items() if name not in client_names}
+        declared = tuple([each for each in self._registry.declarations if each.name in tools])
+        search = self._search(request, declared, tools, _first_plan(candidates, owner).max_tools)
+        canisters = restore_calls(request.canisters)
+        declared = search.declarations(canisters) if search else (*request.tools, *declared)
+        return replace(request, canisters=canisters, tools=declared), tools, search
 
     def _search(
         self, request: Request, declared: tuple[ToolDeclaration, ...], tools: Mapping[str, Invoker], limit: int
