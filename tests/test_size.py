@@ -10,7 +10,7 @@ PACKAGE = Path(__file__).parents[1] / "src/callboard"
 BUDGETS = {
     "servers": 15_651,
     "coding": 12_740,
-    "wires": 9_005,
+    "wires": 9_029,
     "cli": 8_081,
     "jobs": 6_727,
     "dialects": 6_274,
@@ -18,7 +18,7 @@ BUDGETS = {
     "mcp": 3_797,
     "sandbox": 3_200,
     "evaluation": 2_778,
-    "agent": 2_450,
+    "agent": 2_471,
     "tools": 2_366,
     "schema": 1_984,
     "modes": 1_969,
@@ -36,7 +36,7 @@ BUDGETS = {
 }
 """Lines of each room, and of the modules beside the rooms ("root")."""
 FILES = 497
-TEST_LINES = 90_960
+TEST_LINES = 91_010
 
 
 def count_lines(folder):

@@ -2,14 +2,17 @@
 
 import asyncio
 
+import pydantic
 import pytest
+from openai.types.chat import ChatCompletionMessageParam
 from tests.agent.runs import add
 from tests.tables import table
 
-from callboard import Agent, Context, Ensemble, core, execute_invoker, tool
+from callboard import Agent, Context, Conversation, Ensemble, core, execute_invoker, tool
 from callboard.errors import CallerError
 from callboard.loop import ContextWindow
 from callboard.testing import Call, ScriptedModel
+from callboard.wires.chat import encode_messages
 
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(8)
 
@@ -143,6 +146,53 @@ def test_canisters_and_messages_may_stand_side_by_side():
     model = ScriptedModel(["Eleven."])
     Agent(model, [add]).run_sync("And 5 and 6?", history=(each for each in [*CANISTERS[:2], *MESSAGES[2:]]))
     assert list(model.requests[0].canisters) == [*CANISTERS, core.UserCanister("And 5 and 6?")]
+
+
+def check_shapes(messages):
+    """Validate the messages as OpenAI's own library declares them."""
+    pydantic.TypeAdapter(list[ChatCompletionMessageParam]).validate_python(messages, strict=True)
+    return messages
+
+
+def test_a_conversation_leaves_as_messages_and_returns_unchanged(tmp_path):
+    model = ScriptedModel(["Five.", "Eleven."])
+    said = core.AssistantCanister(
+        (core.ReasoningContent("2 and 3.", origin=model.name), core.TextualContent("Adding."))
+    )
+    conversation = Conversation.begin(tmp_path)
+    for canister in [*CANISTERS[:2], said, *CANISTERS[2:4]]:
+        conversation.append(canister)
+    result = Agent(model, [add], store=conversation).run_sync(history=conversation.canisters)
+    assert result.messages() == [{"role": "assistant", "content": "Five."}]
+    messages = check_shapes(conversation.messages())
+    assert messages[2]["content"] == "Adding."
+    assert messages[2]["tool_calls"][0]["id"] == "c1"
+    assert messages[3:] == [MESSAGES[3], {"role": "assistant", "content": "Five."}]
+    with_thoughts = conversation.messages(reasoning=True)
+    assert with_thoughts[2] == {**messages[2], "reasoning_content": "2 and 3."}
+    again = Agent(model, [add]).run_sync("And 5 and 6?", history=with_thoughts)
+    seen = model.requests[1].canisters
+    assert [type(each) for each in seen[:-1]] == [type(each) for each in conversation.canisters]
+    assert encode_messages(seen[:-1], reasoning=True) == with_thoughts
+    assert check_shapes(again.messages()) == [
+        {"role": "user", "content": "And 5 and 6?"},
+        {"role": "assistant", "content": "Eleven."},
+    ]
+
+
+def test_a_call_that_waits_leaves_without_a_result_and_still_waits_when_it_returns():
+    @tool(deferred=True)
+    def book(room: int) -> str:
+        """Book a room."""
+
+    agent = Agent(ScriptedModel([Call("book", {"room": 7}), "Booked."]), [book])
+    first = agent.run_sync("Book room 7.")
+    messages = check_shapes(first.messages())
+    assert [each["role"] for each in messages] == ["user", "assistant"]
+    results = {first.pending[0].identifier: "yes"}
+    assert agent.run_sync(history=messages, results=results).output == "Booked."
+    unanswered = [*first.canisters, core.UserCanister("Never mind.")]
+    assert [each["role"] for each in encode_messages(unanswered)] == ["user", "assistant", "tool", "user"]
 
 
 @table(

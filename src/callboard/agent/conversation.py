@@ -7,6 +7,7 @@ import secrets
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import msgspec
 from msgspec.structs import replace
@@ -68,6 +69,12 @@ class Conversation:
         if not names:
             raise CallerError("no conversation is kept yet", path=str(folder))
         return cls(folder / names[-1])
+
+    def messages(self, *, reasoning: bool = False) -> list[dict[str, Any]]:
+        """Return `canisters` as messages of Chat Completions. `reasoning` is as for `RunResult.messages`."""
+        from callboard.wires.chat import encode_messages  # noqa: PLC0415  # only for messages
+
+        return encode_messages(self.canisters, reasoning=reasoning)
 
     def append(self, item: core.Canister | core.RolledBack, /) -> None:
         """Store the `item`; it is on disk when this returns. A canister without a time gets the current time.

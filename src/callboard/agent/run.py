@@ -98,6 +98,20 @@ class RunResult(msgspec.Struct, Generic[OutputT_co], frozen=True):
             raise NoOutput(self.state, self.why or "the model refused to answer")
         return self._output
 
+    def messages(self, *, reasoning: bool = False) -> list[dict[str, Any]]:
+        """Return `canisters` as messages of Chat Completions, with which another library continues.
+
+        Args:
+            reasoning: Add what the model thought as `reasoning_content`. Some servers need it (DeepSeek, Kimi), and
+                others refuse it (OpenAI, Mistral).
+
+        Returns:
+            Plain dicts. `history=` of a run accepts them too.
+        """
+        from callboard.wires.chat import encode_messages  # noqa: PLC0415  # only for messages
+
+        return encode_messages(self.canisters, reasoning=reasoning)
+
 
 @dataclass(frozen=True)
 class SharedOptions:

@@ -1,6 +1,7 @@
 """The Chat Completions wire, both halves: the client's, which talks to a backend, and the server's."""
 
 from callboard.wires.chat.decode_reply import StreamDecoder, decode_response
+from callboard.wires.chat.encode_messages import encode_messages
 from callboard.wires.chat.encode_reply import StreamEncoder, encode_response
 from callboard.wires.chat.request import decode_request, encode_request
 from callboard.wires.common.errors import decode_error
@@ -13,6 +14,7 @@ __all__ = [
     "decode_request",
     "decode_response",
     "encode_error",
+    "encode_messages",
     "encode_request",
     "encode_response",
 ]

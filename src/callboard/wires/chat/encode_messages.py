@@ -5,7 +5,7 @@ Laws: every call is followed at once by its result, and every result follows its
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -36,6 +36,8 @@ class ChatCapabilities(msgspec.Struct, frozen=True):
     """The field in which reasoning is sent back; "" where the backend takes none."""
     content_parts: bool = True
     """Whether content may be a list of parts."""
+    foreign_reasoning: bool = False
+    """Whether reasoning of other models is sent back too."""
 
 
 OPENAI_CHAT = ChatCapabilities()
@@ -47,7 +49,7 @@ class MessageEncoder:
     def __init__(self, request: core.Request, names: ToolNames, capabilities: ChatCapabilities) -> None:
         self.body: list[dict[str, Any]] = []
         self.dropped: list[str] = []
-        self._reasoning_origin = request.model if capabilities.reasoning_field else None
+        self._model = request.model
         self._on_wire = names.on_wire
         self._capabilities = capabilities
         for step in group_turns(request.canisters):
@@ -82,7 +84,7 @@ class MessageEncoder:
                     text.append(content)
                 case core.RefusalContent(text=value):
                     refusal.append(value)
-                case core.ReasoningContent(text=value, origin=origin) if value and origin == self._reasoning_origin:
+                case core.ReasoningContent(text=value, origin=origin) if value and self._sends_reasoning(origin):
                     reasoning.append(value)
                 case _:
                     self.dropped.append(content_kind(content))
@@ -99,6 +101,10 @@ class MessageEncoder:
         words = None if not joined and (refusal or invocations) else joined
         self.body.append({"role": "assistant", "content": words, **fields})
         self._results(turn.results)
+
+    def _sends_reasoning(self, origin: str) -> bool:
+        takes = self._capabilities
+        return bool(takes.reasoning_field) and (takes.foreign_reasoning or origin == self._model)
 
     def _call(self, call: core.InvocationCanister) -> dict[str, Any]:
         function = {"name": self._on_wire(call.name), "arguments": past_arguments(call)}
@@ -138,3 +144,19 @@ class MessageEncoder:
             if item.extra:
                 self.dropped += [f"messages.content.{name}" for name in own_fields("chat", item.extra)]
         return between.join([item.text for item in texts])
+
+
+def encode_messages(canisters: Sequence[core.Canister], *, reasoning: bool = False) -> list[dict[str, Any]]:
+    """Return a conversation as messages for another library; `reasoning` adds `reasoning_content`.
+
+    A call that waits for its result stays without one. Messages cannot carry sealed reasoning and items of a provider's
+    own tools, which are left out.
+    """
+    request = core.Request("", canisters)
+    capabilities = ChatCapabilities("reasoning_content" if reasoning else "", foreign_reasoning=True)
+    messages = MessageEncoder(request, ToolNames(request), capabilities).body
+    answered = {each.invocation_id for each in canisters if isinstance(each, core.ResultCanister)}
+    end = len(messages)
+    while end and messages[end - 1]["role"] == "tool":
+        end -= 1
+    return messages[:end] + [each for each in messages[end:] if each["tool_call_id"] in answered]
