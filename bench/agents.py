@@ -25,8 +25,8 @@ from evals.run import callboard, cells, chosen, each_try, models, options, share
 from evals.suites import ENVIRONMENT, confinement, variables
 from evals.task import Kind, Task
 
-from callboard.providers.local.model_files import locate, shipped_catalogue
-from callboard.providers.registry import EmbeddedServer
+from callboard.providers.local.model_files import locate
+from callboard.providers.local.server import EmbeddedServer
 
 REVIEW = "review.md"
 
@@ -110,7 +110,7 @@ def handed_over(found: dict[str, Any], task: Task, place: Place, reason: str) ->
 @cache
 def served(name: str) -> EmbeddedServer:
     """A server of the model, in this process. It serves for as long as somebody holds it."""
-    server = EmbeddedServer(locate(name), shipped_catalogue().find(name).context)
+    server = EmbeddedServer(locate(name))
     asyncio.run(server.start())
     return server
 

@@ -9,12 +9,12 @@ from pathlib import Path
 PACKAGE = Path(__file__).parents[1] / "src/callboard"
 BUDGETS = {
     "servers": 15_651,
-    "coding": 12_740,
+    "coding": 12_742,
     "wires": 9_029,
-    "cli": 8_081,
+    "cli": 8_127,
     "jobs": 6_727,
     "dialects": 6_274,
-    "providers": 3_915,
+    "providers": 4_216,
     "mcp": 3_797,
     "sandbox": 3_200,
     "evaluation": 2_778,
@@ -22,21 +22,21 @@ BUDGETS = {
     "tools": 2_366,
     "schema": 1_984,
     "modes": 1_969,
-    "configuration": 1_952,
+    "configuration": 1_965,
     "loop": 1_831,
     "execution": 1_674,
     "core": 1_390,
     "telemetry": 1_271,
     "text": 1_237,
     "testing": 1_030,
-    "profiles": 770,
+    "profiles": 772,
     "adapters": 737,
     "storage": 505,
     "root": 393,
 }
 """Lines of each room, and of the modules beside the rooms ("root")."""
-FILES = 497
-TEST_LINES = 91_010
+FILES = 500
+TEST_LINES = 91_160
 
 
 def count_lines(folder):

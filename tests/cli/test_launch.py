@@ -232,15 +232,7 @@ async def test_it_can_be_stopped_while_it_waits(tmp_path, signs):
     assert [*Path(os.environ["XDG_STATE_HOME"], "callboard/launch").iterdir()] == []
 
 
-@table(
-    ("options", "tokens", "megabytes"),
-    [
-        (["--local", "qwen2.5-coder-1.5b"], 32768, "940"),
-        (["--local", "qwen2.5-coder-1.5b", "--context", "16000"], 16000, "459"),
-        (["--local", "qwen2.5-coder-0.5b", "--context", "99999"], 32768, "403"),
-    ],
-)
-def test_a_local_model_gets_the_context_that_it_can_take(tmp_path_factory, options, tokens, megabytes):
+def test_the_gateway_gets_the_context_of_a_local_model(tmp_path_factory):
     programs = tmp_path_factory.mktemp("programs")
     (programs / "codex").write_text("")
     (programs / "codex").chmod(0o755)
@@ -254,6 +246,5 @@ def test_a_local_model_gets_the_context_that_it_can_take(tmp_path_factory, optio
         patch.setenv("PATH", str(programs))
         patch.setattr("callboard.cli.launch.pull_with_progress", lambda _: None)
         patch.setattr("callboard.cli.launch.subprocess.Popen", start)
-        result = CliRunner().invoke(app, ["launch", "codex", *options])
-    assert f"context_tokens={tokens}" in started[0]
-    assert result.stderr == f"callboard: a context of {tokens:,} tokens takes {megabytes} MB of memory\n"
+        CliRunner().invoke(app, ["launch", "codex", "--local", "tiny", "--context", "16000"])
+    assert started[0][-4:] == ["--local", "tiny", "--context", "16000"]

@@ -20,7 +20,7 @@ from callboard.providers.local.model_files import Catalogue, CatalogueEntry, Hub
 MODEL = bytes(range(256)) * 4000
 SHA256 = hashlib.sha256(MODEL).hexdigest()
 TINY = Catalogue(
-    (CatalogueEntry("tiny", "A tiny one", len(MODEL), "Apache-2.0", SHA256, 512, 100, (Hub("maker/models", "tiny"),)),)
+    (CatalogueEntry("tiny", "A tiny one", len(MODEL), "Apache-2.0", SHA256, 512, (Hub("maker/models", "tiny"),)),)
 )
 COMMAND = f"""
 from callboard.cli.models import CODING_FACTS, app, open_model

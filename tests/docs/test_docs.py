@@ -31,7 +31,7 @@ import callboard
 from callboard import agent, core, errors, testing
 from callboard.agent.arguments import RunOptions
 from callboard.agent.react import NoAnswer, StepLimitReached
-from callboard.cli import app, chat_commands, display, run
+from callboard.cli import app, chat_commands, display, eval_model, run
 from callboard.coding.agents import phase_runner, phases, prompts
 from callboard.coding.git import files, snapshots
 from callboard.configuration import coding
@@ -648,7 +648,7 @@ FIGURES = [
     ("dialect_rules.md", "longer than {:,} characters makes", marker_pattern.MAX_NAME),
     ("dialect_rules.md", "a key of a call object longer than {}.", json_object.MAX_KEY),
     ("dialect_rules.md", "nested deeper than {} ", python_literals.MAX_DEPTH),
-    ("models.md", "and a context of {} tokens", resolve("local:m").profile.context_tokens),
+    ("models.md", "`callboard eval` uses {:,} tokens", eval_model._CONTEXT),
     ("models.md", "more than\n{:g} seconds is not waited for", retries.LONGEST_WAIT),
     ("models.md", "{} s, doubled each time up to", retries._BACKOFFS[0]),
     ("models.md", "doubled each time up to {:g}", retries._BACKOFFS[-1]),

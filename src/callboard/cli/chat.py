@@ -23,7 +23,18 @@ from callboard.cli.display import JobDisplay
 from callboard.cli.durable_store import find_job, open_store
 from callboard.cli.line_editor import Editor, Interrupted, open_editor
 from callboard.cli.models import CODING_FACTS, check_reachable, open_model
-from callboard.cli.options import BaseUrl, Budget, CodingModel, Dialect, Directory, Mode, NoSandbox, Verbose, option
+from callboard.cli.options import (
+    BaseUrl,
+    Budget,
+    CodingModel,
+    Context,
+    Dialect,
+    Directory,
+    Mode,
+    NoSandbox,
+    Verbose,
+    option,
+)
 from callboard.cli.settings import load_telemetry_settings, settings_in, start_telemetry
 from callboard.coding.agents.job_request import JobRequest, parse_access
 from callboard.coding.chat.session import ChatSession
@@ -126,12 +137,13 @@ HISTORY: Final = "chat-history"
 
 
 def chat(
-    context: typer.Context,
+    command: typer.Context,
     prompt: Annotated[str, typer.Argument(help="The first prompt.", show_default=False)] = "",
     model: CodingModel = "",
     base_url: BaseUrl = "",
     mode: Mode = "",
     dialect: Dialect = "",
+    context: Context = 0,
     directory: Directory = Path(),
     access: Annotated[
         str, option(help="read-only, edit (asks before each change), or full (asks nothing).", show_default="edit")
@@ -150,9 +162,9 @@ def chat(
     network. Without a terminal, each line of standard input is a prompt, and nothing is approved.
     """
     options: dict[str, Any] = {"model": model, "base_url": base_url, "mode": mode, "dialect": dialect}
-    options |= {"access": access, "budget": budget}
+    options |= {"context": context, "access": access, "budget": budget}
     if acp:
-        source = context.get_parameter_source("directory")
+        source = command.get_parameter_source("directory")
         root = None if source is not None and source.name == "DEFAULT" else directory.resolve()
         _serve_editor(options, root, prompt or resume, without_sandbox=no_sandbox)
         return
@@ -310,7 +322,7 @@ def make_request(
         options = {name: value or earlier.input.get(name, value) for name, value in options.items()}
         directory = Path(earlier.directory)
     directory = directory.resolve()
-    flags = {name: options[name] for name in ("model", "base_url", "mode", "dialect", "budget")}
+    flags = {name: options.get(name) for name in ("model", "base_url", "mode", "dialect", "context", "budget")}
     settings = settings_in(directory, flags, for_coding=True)
     return JobRequest(kind="chat", directory=directory, settings=settings, without_sandbox=without_sandbox, **options)
 

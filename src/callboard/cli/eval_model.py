@@ -32,6 +32,8 @@ from callboard.providers.transport import Transport, check_url
 from callboard.servers.gateway import BackendSettings, GatewaySettings
 
 _LOCAL: Final = "local:"
+_CONTEXT: Final = 8192
+"""Tokens of a local model's context. The tasks need less."""
 _NEVER_REACHED: Final = 1_000_000
 """A number of consecutive failures that no run reaches."""
 _PLAIN: Final[Mapping[str, Any]] = {
@@ -87,7 +89,12 @@ class MeasuredModel(msgspec.Struct, frozen=True, kw_only=True):
         """The user's facts about the model. A plain client does not read them."""
         if self.via == "client":
             return dict(_PLAIN)
-        return {**self.settings.profile(self.name), **({"mode": self.settings.mode} if self.settings.mode else {})}
+        return {**self._profile, **({"mode": self.settings.mode} if self.settings.mode else {})}
+
+    @property
+    def _profile(self) -> dict[str, Any]:
+        """The user's profile of the model. Without one, a local model has a context that does not depend on memory."""
+        return {**({"context_tokens": _CONTEXT} if self.is_local else {}), **self.settings.profile(self.name)}
 
     async def identify(self) -> str:
         """Return the key of saved answers: the name, and the model file's hash and engine, or the endpoint."""
@@ -145,7 +152,7 @@ class MeasuredModel(msgspec.Struct, frozen=True, kw_only=True):
             base_url=self.url,
             api_key=_api_key() if self.url else "",
             mode=cast("ModeName", mode),  # checked at its use
-            profile={**self.settings.profile(self.name), **variant.facts},
+            profile={**self._profile, **variant.facts},
             tell=lambda line: typer.echo(f"{self.name}: {line}", err=True),
         )
 
@@ -165,7 +172,7 @@ class MeasuredModel(msgspec.Struct, frozen=True, kw_only=True):
             local=self.name.removeprefix(_LOCAL) if self.is_local else "",
             key=_api_key() if self.url else "",
             mode="" if "mode" in variant.facts else self.settings.mode,
-            profile={**variant.facts},
+            profile={**self._profile, **variant.facts} if self.is_local else {**variant.facts},
         )
         # No breaker: there is only one backend, so it would only delay tasks that the endpoint could answer.
         settings = GatewaySettings(

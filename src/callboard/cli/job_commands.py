@@ -19,6 +19,7 @@ from callboard.cli.options import (
     BaseUrl,
     Budget,
     CodingModel,
+    Context,
     Dialect,
     Directory,
     NoSandbox,
@@ -49,6 +50,7 @@ class JobOptions:
     model: CodingModel = ""
     base_url: BaseUrl = ""
     dialect: Dialect = ""
+    context: Context = 0
     max_rounds: Annotated[
         int | None,
         option(
@@ -176,7 +178,9 @@ def _run(
     from callboard.coding.agents.job_request import JobRequest, read_logs  # noqa: PLC0415
 
     directory = options.directory.resolve()
-    flags = {name: getattr(options, name) for name in ("model", "base_url", "dialect", "max_rounds", "budget")}
+    flags = {
+        name: getattr(options, name) for name in ("model", "base_url", "dialect", "context", "max_rounds", "budget")
+    }
     settings = settings_in(directory, flags, for_coding=True)
     start_telemetry(settings.telemetry)
     verbose = options.verbose or settings.coding.debug.enabled
@@ -194,6 +198,7 @@ def _run(
         model=options.model,
         base_url=options.base_url,
         dialect=options.dialect,
+        context=options.context,
         access=options.access,  # type: ignore[arg-type]  # JobRequest checks it, and the next
         workflow=options.workflow,  # type: ignore[arg-type]
         rounds=options.max_rounds,

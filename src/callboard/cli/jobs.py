@@ -256,7 +256,10 @@ def resume_job(
         typer.echo(f"{resumed.id}: {resumed.state}; callboard jobs watch {resumed.id} shows it", err=True)
         return
     flags = {"model": model or job.input.get("model"), "base_url": base_url or job.input.get("base_url")}
-    flags |= {"max_rounds": job.input.get("rounds"), **{name: job.input.get(name) for name in ("dialect", "budget")}}
+    flags |= {
+        "max_rounds": job.input.get("rounds"),
+        **{name: job.input.get(name) for name in ("dialect", "context", "budget")},
+    }
     settings = settings_in(Path(job.directory), flags, for_coding=True)
     request = request_of(job.kind, job.directory, job.input, settings)
     display = JobDisplay(sys.stdout, sys.stderr, verbose=verbose or settings.coding.debug.enabled, as_json=as_json)

@@ -17,7 +17,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import aclosing, contextmanager, suppress
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Annotated, Any, Final, Self
 
@@ -31,7 +31,6 @@ from callboard.cli.serve import BackendOptions
 from callboard.errors import CallerError, ProviderError
 from callboard.extras import require_extra
 from callboard.providers import Transport
-from callboard.providers.local.model_files import shipped_catalogue
 from callboard.sandbox.supervised_run import PROGRAM as SUPERVISOR
 from callboard.storage.atomic_file import write_private
 from callboard.storage.directories import state_directory
@@ -43,7 +42,8 @@ _STOP_SECONDS: Final = 5.0
 """Seconds for the gateway to end before it is killed."""
 _TAIL: Final = 2000
 """Bytes of the gateway's log to show if it fails."""
-_WARNING: Final = "callboard: warning: "
+_REMARK: Final = "callboard: "
+"""Start of the lines of the gateway's log that the user sees."""
 _MAX_BODY: Final = 64 * 1024
 _MAX_LIST: Final = 8 * 1024 * 1024
 _QUESTION: Final = {"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 16}
@@ -58,7 +58,6 @@ class LaunchOptions(BackendOptions):
         list[str] | None, typer.Argument(help="Arguments of the client, after --.", show_default=False)
     ] = None
     model: Annotated[str, option(help="The model; by default the first of the backend.")] = ""
-    context: Annotated[int, option(min=0, help="Context window in tokens, so the client can compact early.")] = 0
     no_wait: Annotated[bool, option("--no-wait", help="Start the client before the model answers.")] = False
 
 
@@ -80,8 +79,8 @@ def launch(options: LaunchOptions) -> None:
     if settings is None:
         hint = "--backend URL names your model server, --local NAME a model on this machine"
         raise CallerError("no model", path="--backend", hint=hint)
-    if options.local:
-        options = _with_context(options)
+    if options.local and not options.local.endswith(".gguf"):
+        pull_with_progress(options.local)
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda received, _: sys.exit(128 + received))  # the folder has a key
     key = secrets.token_urlsafe(24)
@@ -95,22 +94,6 @@ def launch(options: LaunchOptions) -> None:
         if gateway.has_ended:
             typer.echo(f"callboard: the gateway ended before {client.command}: {gateway.tail}", err=True)
     raise typer.Exit(code)
-
-
-def _with_context(options: LaunchOptions) -> LaunchOptions:
-    """Return the options with the context of a local model: by default all that a model of the catalogue can take.
-
-    A coding agent's first request has up to 24,000 tokens, more than the context that other commands use.
-    """
-    context = options.context
-    if not options.local.endswith(".gguf"):
-        pull_with_progress(options.local)
-        entry = shipped_catalogue().find(options.local)
-        context = min(context or entry.context, entry.context)
-        size = context * entry.token_bytes
-        typer.echo(f"callboard: a context of {context:,} tokens takes {size / 1e6:,.0f} MB of memory", err=True)
-    facts = [f"context_tokens={context}"] if context else []
-    return replace(options, context=context, profile=[*facts, *(options.profile or ())])
 
 
 def _prepare(
@@ -182,7 +165,7 @@ class _Gateway:
         async with aclosing(Transport(connect_timeout=1.0, idle_timeout=600.0, retries=0)) as transport:
             await self._wait_for_gateway(transport)
             for line in self.tail.splitlines():
-                if line.startswith(_WARNING):
+                if line.startswith(_REMARK):
                     typer.echo(line, err=True)
             headers = {"Authorization": f"Bearer {self._key}"}
             if not model:
@@ -225,7 +208,7 @@ def _arguments(options: BackendOptions) -> Iterator[str]:
     for each in fields(BackendOptions):
         value = getattr(options, each.name)
         for one in value if isinstance(value, list) else [value] if value else ():
-            yield from (f"--{each.name.replace('_', '-')}", one)
+            yield from (f"--{each.name.replace('_', '-')}", str(one))
 
 
 @contextmanager

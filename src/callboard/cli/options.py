@@ -106,6 +106,15 @@ Dialect = Annotated[
         panel=ADVANCED,
     ),
 ]
+Context = Annotated[
+    int,
+    option(
+        min=0,
+        help="Tokens that the model may read.",
+        show_default="a local model's window, if memory allows",
+        panel=ADVANCED,
+    ),
+]
 MaxRounds = Annotated[
     int | None,
     option(

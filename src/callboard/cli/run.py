@@ -21,6 +21,7 @@ from callboard.cli.options import (
     Background,
     BaseUrl,
     Budget,
+    Context,
     Ensembles,
     MaxRounds,
     McpFiles,
@@ -58,6 +59,7 @@ class RunCommandOptions:
     ensembles: Ensembles = None
     mcp: McpFiles = None
     mode: Mode = ""
+    context: Context = 0
     max_rounds: MaxRounds = None
     budget: Budget = None
     latest: Annotated[bool, option("--continue", "-c", help="Continue your latest conversation.")] = False
@@ -91,6 +93,7 @@ def run(options: RunCommandOptions) -> None:
         tools=options.tools,
         ensembles=options.ensembles,
         mode=options.mode,
+        context=options.context,
         max_rounds=options.max_rounds,
         budget=options.budget,
     )

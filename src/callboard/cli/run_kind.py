@@ -41,6 +41,7 @@ class RunFlags(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     ensembles: list[str] | None = None
     mcp: list[str] | None = None
     mode: str = ""
+    context: int = 0
     max_rounds: int | None = None
     budget: float | None = None
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Annotated, Any, Final, Self
@@ -18,13 +18,25 @@ from callboard.cli.agui import HELP, check_agents, describe_key, extend_gateway_
 from callboard.cli.command_group import ADVANCED
 from callboard.cli.dialects import find_dialect, read_facts
 from callboard.cli.models import compare_backend, pull_with_progress
-from callboard.cli.options import ACCESS, Host, LogLevel, Mode, Port, key_option, option, read_keys, takes_options
+from callboard.cli.options import (
+    ACCESS,
+    Context,
+    Host,
+    LogLevel,
+    Mode,
+    Port,
+    key_option,
+    option,
+    read_keys,
+    takes_options,
+)
 from callboard.cli.settings import check_value, read_log_level, settings_here
 from callboard.errors import ProviderError
 from callboard.extras import require_extra
 from callboard.jobs.streams import JobStreams
 from callboard.modes import get_mode
-from callboard.providers import Transport
+from callboard.profiles import facts_for
+from callboard.providers import Transport, open_model
 from callboard.providers.transport import check_url
 from callboard.servers.gateway import BackendSettings, GatewaySettings
 from callboard.servers.gateway.configuration import load_gateway_settings, parse_keys
@@ -89,6 +101,7 @@ class BackendOptions:
         str, option(help="A model on this machine instead, such as qwen2.5-coder-1.5b.", autocompletion=complete.local)
     ] = ""
     mode: Mode = ""
+    context: Context = 0
     dialect: Annotated[
         str,
         option(
@@ -114,7 +127,11 @@ class BackendOptions:
             "key_variable": self.backend_key,
             "mode": self.mode,
             "dialect": "" if self.dialect.endswith(".json") else self.dialect,
-            "profile": {**read_facts(self.dialect), **parse_facts(self.profile or ())},
+            "profile": {
+                **read_facts(self.dialect),
+                **({"context_tokens": self.context} if self.context else {}),
+                **parse_facts(self.profile or ()),
+            },
             **more,
         }
         return {name: value for name, value in fields.items() if value not in ("", {}, None)}
@@ -196,6 +213,7 @@ def serve(options: ServeOptions) -> None:
 
     level = read_log_level(options.log_level)
     here = settings_here()
+    options = replace(options, context=options.context or here.context)
     more = {
         "model_map": dict([_split_pair(each, "--model-map") for each in options.model_map or ()]),
         "forward_client_key": options.forward_client_key,
@@ -225,6 +243,11 @@ def serve(options: ServeOptions) -> None:
     for each in settings.backends:
         if each.local and not each.local.endswith(".gguf"):
             pull_with_progress(each.local)
+        if each.local:
+            facts = {**facts_for(each.local, settings.profiles), **each.facts}
+            open_model(
+                f"local:{each.local}", profile=facts, tell=lambda line: typer.echo(f"callboard: {line}", err=True)
+            )
     if settings.has_budgets and not settings.store:
         typer.echo(
             "callboard: the cost of requests is kept in memory and lost at a restart; --store keeps it", err=True

@@ -80,6 +80,14 @@ KEYS = (
         "--dialect",
     ),
     SettingKey(
+        "context",
+        Annotated[int, msgspec.Meta(ge=0)],
+        0,
+        "tokens that the model may read; 0 takes the profile's, or a local model's window",
+        "CALLBOARD_CONTEXT",
+        "--context",
+    ),
+    SettingKey(
         "max_rounds",
         Annotated[int, msgspec.Meta(ge=1)],
         Limits().rounds,
@@ -127,7 +135,7 @@ _USERS_ALONE: Final[Mapping[str, str]] = {
 class Settings(msgspec.Struct, frozen=True):
     """The value of every key of `KEYS`; `sources` holds the source of each.
 
-    The keys are `model`, `base_url`, `mode`, `dialect`, `max_rounds`, `budget`, `tools`, `ensembles`, `mcp`,
+    The keys are `model`, `base_url`, `mode`, `dialect`, `context`, `max_rounds`, `budget`, `tools`, `ensembles`, `mcp`,
     `instructions`, `profiles`, `prices`, `permissions`, `coding`, `jobs`, `telemetry` and `trusted`. `notices` list the
     ignored values of a project's file, with the reason and a hint.
     """
@@ -136,6 +144,7 @@ class Settings(msgspec.Struct, frozen=True):
     base_url: str
     mode: str
     dialect: str
+    context: int
     max_rounds: int
     budget: float | None
     tools: tuple[str, ...]
@@ -153,8 +162,12 @@ class Settings(msgspec.Struct, frozen=True):
     notices: tuple[str, ...] = ()
 
     def profile(self, model: str) -> dict[str, Any]:
-        """Return the facts and prices of all patterns that match the name `model`. A longer pattern wins."""
-        return {**facts_for(model, self.profiles), **prices_for(model, self.prices)}
+        """Return the facts and prices of all patterns that match the name `model`. A longer pattern wins.
+
+        A `context` overrides the `context_tokens` of the patterns.
+        """
+        facts = {**facts_for(model, self.profiles), **prices_for(model, self.prices)}
+        return {**facts, "context_tokens": self.context} if self.context else facts
 
     @property
     def policy(self) -> Policy:

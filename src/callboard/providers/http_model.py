@@ -36,7 +36,7 @@ from callboard.wires.common.contents import message_fields
 from callboard.wires.common.encoded_request import NO_NAMES, EncodedRequest
 
 if TYPE_CHECKING:
-    from callboard.providers.registry import EmbeddedServer
+    from callboard.providers.local.server import EmbeddedServer
 
 _MAX_CONVERSATIONS = 16
 """Maximum conversations whose sources stay cached between replies."""

@@ -9,21 +9,16 @@ without tools. An endpoint is a `DecidingModel`. A `JudgedModel` wraps models wi
 
 from __future__ import annotations
 
-import asyncio
-import atexit
 import os
 import re
-import secrets
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from functools import partial
-from pathlib import Path
 from typing import Any, Final, Literal, Protocol, TypeAlias
 
 from msgspec.structs import replace
 
 from callboard.core import Event, Request, closing
-from callboard.errors import CallerError, ModelFileError, NoSuchModel
-from callboard.extras import require_extra
+from callboard.errors import CallerError
 from callboard.modes import Plan, make_plan
 from callboard.modes.filters.gate import CALL_SCORES, GateFilter, create_gate
 from callboard.plugins import plugins
@@ -31,7 +26,7 @@ from callboard.profiles import ModeName, providers, resolve
 from callboard.providers.command import CommandModel
 from callboard.providers.http_exchange import ExchangeObserver
 from callboard.providers.http_model import NO_HEADERS, HttpModel, RetryMerger
-from callboard.providers.local.model_files import locate, shipped_catalogue
+from callboard.providers.local.server import find_server
 from callboard.providers.transport import Transport
 from callboard.text.suggest import find_closest
 
@@ -115,63 +110,6 @@ async def _judge_reply(
                 yield merged
 
 
-class EmbeddedServer:
-    """Serves one model file; loaded when it is first needed, gone with the process."""
-
-    def __init__(self, path: Path, context: int) -> None:
-        self._path = path
-        self._context = context
-        self._lock = asyncio.Lock()
-        self._server: Any = None
-        self.api_key = secrets.token_urlsafe()
-        self.base_url = ""
-
-    async def start(self) -> None:
-        """Loads the model, which takes seconds. Raises CallerError without xllamacpp, ModelFileError if it cannot."""
-        async with self._lock:
-            if self._server is None:
-                self._server = await asyncio.to_thread(self._load)
-                self.base_url = f"{self._server.listening_address}/v1"
-
-    def stop(self) -> None:
-        """Stops the server once its open replies have ended. One whose client is gone ends with its next token."""
-        self._server = None
-
-    def _load(self) -> Any:
-        require_extra("local")
-        import xllamacpp  # noqa: PLC0415  # 100 MB of native code, loaded on first use
-
-        settings = xllamacpp.CommonParams()
-        settings.model.path = str(self._path)
-        settings.n_ctx = self._context
-        settings.n_parallel = 1
-        # Count only processors that this process may use: more threads would wait for each other.
-        processors = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-        settings.cpuparams.n_threads = settings.cpuparams_batch.n_threads = processors
-        settings.use_jinja = True
-        settings.verbosity = -1
-        settings.warmup = False
-        settings.ui = False
-        settings.hostnames = ["127.0.0.1"]
-        settings.port = 0
-        settings.api_keys = [self.api_key]
-        try:
-            return xllamacpp.Server(settings)
-        except RuntimeError as error:
-            raise ModelFileError(f"llama.cpp cannot load it: {error}", path=str(self._path)) from None
-
-
-# Loaded models, for as long as the process lives.
-_servers: dict[Path, EmbeddedServer] = {}
-
-
-@atexit.register
-def _stop_servers() -> None:
-    """End the threads of llama.cpp. A thread that computes while the process frees its code crashes it."""
-    for server in _servers.values():
-        server.stop()
-
-
 class PlannedModel(Protocol):
     """A Model with its plan."""
 
@@ -211,13 +149,22 @@ def open_model(
         headers: Headers to add to every request.
         extra_body: Fields to add to the body of every request.
         transport: Connections to use; by default new ones.
-        tell: Called with a line of text before a request is repeated.
+        tell: Called with a line of text about a local model's context, and before a request is repeated.
 
     Raises:
         NoSuchModel: No model has this name.
         CallerError: Another argument cannot work. Nothing was sent.
     """
     resolution = resolve(name, profile)
+    server = None
+    if resolution.provider == "local":
+        if base_url:
+            hint = f"for an endpoint write {resolution.model}"
+            raise CallerError("a local model has no base URL", path=name, hint=hint)
+        server = find_server(resolution.model, resolution.profile.context_tokens, resolution.profile.cache_type)
+        resolution = replace(resolution, profile=replace(resolution.profile, context_tokens=server.context.tokens))
+        if tell is not None:
+            tell(f"{name}: {server.context}")
     facts = resolution.profile
     url = base_url or _variable(facts.url_variable) or facts.base_url
     decided = make_plan(resolution, mode, base_url=url)
@@ -230,11 +177,8 @@ def open_model(
         extra_body=extra_body,
         tell=tell,
     )
-    if resolution.provider == "local":
-        if base_url:
-            hint = f"for an endpoint write {resolution.model}"
-            raise CallerError("a local model has no base URL", path=name, hint=hint)
-        return open_endpoint(server=_server(resolution.model, facts.context_tokens))
+    if server is not None:
+        return open_endpoint(server=server)
     if resolution.provider == "command":
         # It costs what only such a model needs.
         return _judge(CommandModel(resolution, decided), decided)
@@ -279,17 +223,3 @@ def _provider_hint(name: str) -> str:
 
 def _variable(name: str) -> str:
     return os.environ.get(name, "") if name else ""
-
-
-def _server(model: str, context: int) -> EmbeddedServer:
-    """The server of a catalogue's model, or of a path to a GGUF file. `context` in tokens; a model may have less."""
-    # These cost 10 ms, which only a local model needs.
-    require_extra("local")
-    if model.endswith(".gguf"):
-        path = Path(model).expanduser()
-        if not path.is_file():
-            hint = "name a GGUF file that is here, or a model of `callboard models list`, which is downloaded"
-            raise NoSuchModel("no such file", path=model, hint=hint)
-    else:
-        path, context = locate(model), min(context, shipped_catalogue().find(model).context)
-    return _servers.setdefault(path.resolve(), EmbeddedServer(path, context))

@@ -155,6 +155,6 @@ def catalogue_of():
     whole = len(MODEL)
 
     def build(*sources, size=whole, sha256=right):
-        return Catalogue((CatalogueEntry("tiny", "A tiny one", size, "Apache-2.0", sha256, 512, 100, sources),))
+        return Catalogue((CatalogueEntry("tiny", "A tiny one", size, "Apache-2.0", sha256, 512, sources),))
 
     return build

@@ -57,6 +57,8 @@ class JobRequest(msgspec.Struct, frozen=True, kw_only=True):
     base_url: str = ""
     mode: str = ""
     dialect: str = ""
+    context: int = 0
+    """Default: the context in the settings."""
     access: Access | Literal[""] = ""
     """Default: the access in the settings; see `access_level`."""
     workflow: Workflow | Literal[""] = ""

@@ -47,10 +47,7 @@ Source: TypeAlias = Hub | Wheels
 
 
 class CatalogueEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A model's file: `size` in bytes, `context` in tokens, `sha256` in lower-case hexadecimal digits.
-
-    `token_bytes` is the memory that each token of the context takes.
-    """
+    """A model's file: `size` in bytes, `context` in tokens, `sha256` in lower-case hexadecimal digits."""
 
     name: str
     title: str
@@ -58,7 +55,6 @@ class CatalogueEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     licence: str
     sha256: str
     context: int
-    token_bytes: int
     sources: tuple[Source, ...]
 
 

@@ -21,7 +21,7 @@ import msgspec
 
 from callboard.core import Event, ReplyEnded, Request
 from callboard.errors import CallboardError
-from callboard.modes import Plan, make_plan
+from callboard.modes import Plan, get_plan, make_plan
 from callboard.profiles import ModeName, Prices, Resolution, facts_for, prices_for, providers, resolve
 from callboard.providers import HttpModel, Transport, open_model
 from callboard.providers.count_tokens import COUNT_SECONDS, TokenCount, TokenizerError, count_tokens
@@ -291,9 +291,9 @@ class Backend:
     def listed_model(self, name: str, owner: str = "") -> ListedModel:
         """Return the facts about a model. A context window of the settings replaces the listed one."""
         listed = self._names(owner).models.get(name, ListedModel())
-        facts = {**facts_for(name, self._profiles), **self.settings.facts}
         if self.settings.local:
-            return ListedModel(context=resolve(f"local:{name}", facts).profile.context_tokens)
+            return ListedModel(context=get_plan(self._make_model(name, "")).context_tokens)
+        facts = {**facts_for(name, self._profiles), **self.settings.facts}
         return listed._replace(context=facts.get("context_tokens") or listed.context)
 
     def serving_model(self, name: str, owner: str = "") -> ListedModel:
