@@ -8,7 +8,7 @@ from pathlib import Path
 
 PACKAGE = Path(__file__).parents[1] / "src/callboard"
 BUDGETS = {
-    "servers": 15_651,
+    "servers": 15_919,
     "coding": 12_742,
     "wires": 9_029,
     "cli": 8_127,
@@ -35,8 +35,8 @@ BUDGETS = {
     "root": 393,
 }
 """Lines of each room, and of the modules beside the rooms ("root")."""
-FILES = 500
-TEST_LINES = 91_160
+FILES = 501
+TEST_LINES = 91_423
 
 
 def count_lines(folder):

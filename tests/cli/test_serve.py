@@ -3,6 +3,7 @@ import json
 import os
 import re
 import signal
+import time
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import pytest
 from aiohttp import web
 
 from callboard.errors import CallerError
-from callboard.testing import FakeBackend
+from callboard.testing import FakeBackend, StatusReply
 
 LIMIT = 30  # seconds; against a test that hangs, not part of what it asserts
 ASK = {"model": "m", "input": "Hi", "stream": True}
@@ -333,6 +334,72 @@ async def test_keys_of_the_gateway_are_not_the_backend_s(running):
         (headers,) = [request.headers for request in backend.requests if request.method == "POST"]
     assert statuses == [401, 401, 200]
     assert "sk-ann" not in json.dumps(dict(headers))
+
+
+SHARED = """
+requests_per_minute = 10.0
+failure_threshold = 2
+[keys]
+ann = "sk-ann-1234567890"
+bob = "sk-bob-1234567890"
+cid = "sk-cid-1234567890"
+dan = "sk-dan-1234567890"
+[key_budgets]
+bob = 1.0
+[prices.m]
+input = 100000.0
+output = 100000.0
+"""
+
+
+async def test_two_gateways_on_one_postgresql_share_rates_budgets_and_breakers(running, empty_postgresql, tmp_path):
+    import psycopg
+
+    config = tmp_path / "gateway.toml"
+    config.write_text(SHARED, "utf-8")
+    async with (
+        FakeBackend(lambda body: "Yes." if body["model"] == "m" else StatusReply(503, {})) as backend,
+        running(*(options := ("--backend", backend.url, "--config", str(config), "--store", empty_postgresql))) as one,
+        running(*options) as two,
+        aiohttp.ClientSession() as client,
+        await psycopg.AsyncConnection.connect(empty_postgresql, autocommit=True) as connection,
+    ):
+
+        async def send(gateway, key, model):
+            body = {"model": model, "input": "Hi", "store": False}
+            headers = {"x-api-key": f"sk-{key}-1234567890"}
+            async with client.post(f"{gateway.url}/v1/responses", json=body, headers=headers) as answer:
+                return answer.status, await answer.json()
+
+        async def ask(key, *gateways, model="m"):
+            return await asyncio.gather(*[send(each, key, model) for each in gateways])
+
+        async def spent():
+            row = await (await connection.execute("SELECT cost FROM callboard_spending WHERE name = 'bob'")).fetchone()
+            return row[0] if row else 0.0
+
+        began = time.monotonic()
+        statuses = [status for status, _ in await ask("ann", *[one, two] * 10)]
+        assert 10 <= statuses.count(200) <= 10 + (time.monotonic() - began) / 6
+
+        cost = before = 0.0
+        while 200 in dict(answers := await ask("bob", one, two)):
+            tokens = [body["usage"]["total_tokens"] for status, body in answers if status == 200]
+            before, cost = cost, cost + sum(tokens) * 0.1
+            while await spent() < cost - 1e-6:  # it is written a moment after the reply
+                pass
+        assert {body["error"]["code"] for _, body in answers} == {"insufficient_quota"}
+        assert before < 1.0 <= cost == pytest.approx(await spent())
+
+        for key in ("cid", "dan"):
+            assert (await ask(key, one, model="down"))[0][0] == 503
+        asked, status = len(backend.requests), 0
+        while status != 503:
+            async with client.get(f"{two.url}/health") as answer:
+                status = answer.status
+        ((_, body),) = await ask("cid", two)
+        assert body["error"]["code"] == "backend_unavailable_circuit_open"
+        assert len(backend.requests) == asked
 
 
 async def until(answer, mark):

@@ -235,6 +235,7 @@ class AguiExtension:
         try:
             token = read_token(headers)
             with (caller := self._authenticator.authenticate(headers, token)):
+                await caller.count()
                 owner = self._authenticator.owner(caller, token)
                 run = await self._begin(Request(scope).path_params.get("agent", ""), owner, headers, receive)
                 response = StreamingResponse(

@@ -216,6 +216,7 @@ class ReplyEndpoint:
             caller = gateway.authenticator.authenticate(headers, token)
             owner = gateway.authenticator.owner(caller, token)
             with caller, BudgetShare(gateway.request_budget) as share:
+                await caller.count()
                 if requests is not None:  # after the key check: clients without a key must not push out others' entries
                     entry = requests.begin(front.name, headers.get("user-agent", ""), owner)
                 body, data = await read(share)

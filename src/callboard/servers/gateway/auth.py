@@ -10,10 +10,14 @@ from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from hashlib import sha256
 from hmac import compare_digest
+from typing import TYPE_CHECKING
 
 from callboard.servers.gateway.http_errors import HttpError
 from callboard.servers.gateway.settings import GatewaySettings
 from callboard.servers.hosts import host_name
+
+if TYPE_CHECKING:
+    from callboard.servers.gateway.shared_limits import SharedLimits
 
 MIN_KEY_LENGTH = 16
 """Minimum characters of a gateway key. A shorter key could be guessed."""
@@ -42,36 +46,36 @@ class TokenBucket:
     """A token bucket that holds up to `rate` tokens and gains `rate` a minute. `clock` returns seconds."""
 
     def __init__(self, rate: float, clock: Callable[[], float]) -> None:
-        self._rate = rate
+        self.rate = rate
         self._clock = clock
         self._tokens = max(rate, 1.0)
         self._at = clock()
 
-    def take(self) -> float:
-        """Take a token and return 0, or return the seconds until there is one."""
-        now = self._clock()
-        self._tokens = min(max(self._rate, 1.0), self._tokens + (now - self._at) * self._rate / 60)
+    def take(self, parts: int = 1) -> float:
+        """Take a token and return 0, or return the seconds until there is one. `parts` divides the rate."""
+        now, rate = self._clock(), self.rate / parts
+        self._tokens = min(max(rate, 1.0), self._tokens + (now - self._at) * rate / 60)
         self._at = now
         if self._tokens >= 1:
             self._tokens -= 1
             return 0.0
-        return (1 - self._tokens) * 60 / self._rate
+        return (1 - self._tokens) * 60 / rate
 
 
 class Caller:
     """The limits of one key. A request counts as open while the caller is entered as a context manager."""
 
-    def __init__(self, name: str, bucket: TokenBucket | None, limit: int) -> None:
+    def __init__(self, name: str, bucket: TokenBucket | None, limit: int, shared: SharedLimits | None) -> None:
         self.name = name
         self._bucket = bucket
+        self._shared = shared
         self._max_concurrent = limit
         self.open = 0
         self.sockets = 0
 
     def __enter__(self) -> None:
-        """Raises an HttpError if the key is at a limit."""
+        """Raises an HttpError if too many requests of the key are open. `count` comes next."""
         self._check_open(self.open, "requests")
-        self.count()
         self.open += 1
 
     def __exit__(self, *_: object) -> None:
@@ -79,21 +83,22 @@ class Caller:
 
     @contextmanager
     def socket(self) -> Generator[None]:
-        """Count a WebSocket as one request when it opens. Raises an HttpError if the key is at a limit.
+        """Count an open WebSocket. Raises an HttpError if too many of the key are open. `count` comes next.
 
         As many WebSockets as requests may be open, in addition to them. Each message is a request of its own.
         """
         self._check_open(self.sockets, "WebSockets")
-        self.count()
         self.sockets += 1
         try:
             yield
         finally:
             self.sockets -= 1
 
-    def count(self) -> None:
+    async def count(self) -> None:
         """Count one request. Raises an HttpError if it exceeds the rate."""
-        if self._bucket is not None and (wait := self._bucket.take()):
+        if self._bucket is None:
+            return
+        if wait := self._bucket.take() if self._shared is None else await self._shared.take(self.name, self._bucket):
             headers = {"retry-after": str(max(1, round(wait + 0.5)))}
             raise HttpError("rate_limit_exceeded", f"too many requests; try again in {wait:.1f}s", headers=headers)
 
@@ -104,9 +109,11 @@ class Caller:
 
 
 class Authenticator:
-    """The keys, origins and hosts that may send requests."""
+    """The keys, origins and hosts that may send requests. `shared` counts the requests of all gateways together."""
 
-    def __init__(self, settings: GatewaySettings, clock: Callable[[], float]) -> None:
+    def __init__(
+        self, settings: GatewaySettings, clock: Callable[[], float], shared: SharedLimits | None = None
+    ) -> None:
         self._digests = {name: held.encode() for name, held in settings.keys.items()}
         self._origins = frozenset(settings.origins)
         self._hosts = frozenset([host.lower() for host in settings.hosts])
@@ -116,6 +123,7 @@ class Authenticator:
                 name,
                 TokenBucket(settings.requests_per_minute, clock) if settings.requests_per_minute else None,
                 settings.max_concurrent,
+                shared,
             )
 
         self._anyone = caller("")

@@ -268,6 +268,10 @@ class Backend:
         self._model_breakers[name] = breaker
         return breaker
 
+    def breakers(self) -> list[tuple[str, SharedCircuitBreaker]]:
+        """Return the breakers by model. "" stands for all models."""
+        return [("", self.breaker), *self._model_breakers.items()]
+
     def release(self, name: str, owner: str) -> None:
         self.breaker.release(owner)
         if name in self._model_breakers:

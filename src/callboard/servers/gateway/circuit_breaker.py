@@ -64,9 +64,17 @@ class CircuitBreaker:
 
     def open(self, now: float, retry_after: float | None = None) -> None:
         """Open now, regardless of the count."""
+        self._pause(now, max(self._recovery_seconds, min(retry_after or 0.0, MAX_OPEN_SECONDS)))
+
+    def follow(self, now: float, seconds: float) -> None:
+        """Open for these seconds, because another gateway's breaker did. The next failure opens it again."""
+        self.failures = max(self.failures, self._threshold + self._doubts)
+        self._pause(now, seconds)
+
+    def _pause(self, now: float, seconds: float) -> None:
         self._probing_since = None
-        self._open_seconds = max(self._recovery_seconds, min(retry_after or 0.0, MAX_OPEN_SECONDS))
-        self._open_until = now + self._open_seconds
+        self._open_seconds = seconds
+        self._open_until = now + seconds
 
     def release(self) -> None:
         """Record a request without an outcome: the client left, or the client caused the failure."""
@@ -133,11 +141,7 @@ class SharedCircuitBreaker:
             doubtful: True if the request may be the cause, as with status 500. It takes twice as many such failures
                 to open the breaker for the client.
         """
-        own = self._owners.pop(owner, None) or CircuitBreaker(self._threshold, self._recovery_seconds)
-        while len(self._owners) >= _MAX_OWNERS:
-            del self._owners[next(iter(self._owners))]
-        self._owners[owner] = own
-        own.record_failure(now, retry_after, doubtful=doubtful)
+        self._own(owner).record_failure(now, retry_after, doubtful=doubtful)
         share = (self._threshold + 1) // 2
         counted = sum([min(each.failures, share) for each in self._owners.values()])
         if len(self._owners) > 1 and counted >= self._threshold:
@@ -150,3 +154,27 @@ class SharedCircuitBreaker:
         if owner in self._owners:
             self._owners[owner].release()
         self._all.release()
+
+    def pauses(self, now: float) -> dict[str | None, float]:
+        """Return the seconds that the open breakers stay open, by client. None stands for all clients."""
+        breakers = ((None, self._all), *self._owners.items())
+        return {owner: each.seconds_to_wait(now) for owner, each in breakers if each.state(now) == "open"}
+
+    def pause(self, now: float, owner: str | None, seconds: float) -> None:
+        """Open for a client, or with None for all clients, because another gateway did."""
+        (self._all if owner is None else self._own(owner)).follow(now, seconds)
+
+    def end_pause(self, owner: str | None) -> None:
+        """Close for a client, or with None for all clients, because another gateway got a reply."""
+        if owner is None:
+            self._all.record_success()
+        else:
+            self._owners.pop(owner, None)
+
+    def _own(self, owner: str) -> CircuitBreaker:
+        """Return the breaker of a client, and make it the newest."""
+        own = self._owners.pop(owner, None) or CircuitBreaker(self._threshold, self._recovery_seconds)
+        while len(self._owners) >= _MAX_OWNERS:
+            del self._owners[next(iter(self._owners))]
+        self._owners[owner] = own
+        return own

@@ -185,9 +185,8 @@ class Endpoint:
         caller = authenticator.authenticate(headers, token)
         passed = "" if services.gateway.settings.keys else token
         request = ApiRequest(services, scope, receive, headers, authenticator.owner(caller, token), passed)
-        if self._access == "counted":
-            caller.count()
         with caller if self._access == "work" else nullcontext():
+            await caller.count()
             return await self._handler(request)
 
 

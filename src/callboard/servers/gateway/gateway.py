@@ -54,7 +54,6 @@ class Gateway:
     def __init__(self, settings: GatewaySettings) -> None:
         self.settings = settings
         self._started = int(time())
-        self.authenticator = Authenticator(settings, monotonic)
         self.request_budget = ByteBudget(settings.limits.held)
         # Clients retry on their own. The gateway retries only if a connection was dropped before an answer.
         self._transport = Transport(idle_timeout=settings.idle_timeout, retries=1, statuses=())
@@ -72,6 +71,8 @@ class Gateway:
         self._tasks: set[asyncio.Task[None]] = set()
         self.store = open_store(settings)
         self.spending = Spending(settings, self.store)
+        self._shared = None if self.store is None else self.store.share_limits(self.backends)
+        self.authenticator = Authenticator(settings, monotonic, self._shared)
 
     async def start(self) -> None:
         log.addFilter(self._log_filter)
@@ -81,6 +82,9 @@ class Gateway:
             await self.hosted_tools.connect()
         for backend in self.backends:
             self._refresh(backend)
+        if self._shared is not None:
+            await self._shared.update()
+            self._tasks.add(asyncio.get_running_loop().create_task(self._shared.run()))
 
     async def aclose(self) -> None:
         for task in self._tasks:
@@ -90,6 +94,8 @@ class Gateway:
             await self.hosted_tools.disconnect()
         await self._transport.aclose()
         await self.spending.aclose()
+        if self._shared is not None:
+            await self._shared.aclose()
         if self.store is not None:
             await self.store.aclose()
         log.removeFilter(self._log_filter)

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from sqlalchemy import Connection, Engine, TextClause, bindparam, create_engine, event, text
 from sqlalchemy.engine import make_url
@@ -25,6 +25,10 @@ from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 from callboard.errors import CallerError
 from callboard.servers.gateway.conversation_state import MAX_REPLIES, StoredResponse
 from callboard.servers.gateway.http_errors import HttpError
+from callboard.servers.gateway.shared_limits import SHARED_TABLES, SharedLimits
+
+if TYPE_CHECKING:
+    from callboard.servers.gateway.backend import Backend
 
 log = logging.getLogger("callboard.gateway")
 
@@ -47,6 +51,7 @@ _POSTGRESQL = (
     "SET enable_seqscan = off",
     "SET enable_hashjoin = off",
     "SET enable_mergejoin = off",
+    "SET jit = off",  # compiling takes 100 ms, and a plan that is only "off" counts as expensive
 )
 _DRIVERS = {"sqlite": "sqlite", "postgresql": "postgresql+psycopg", "postgres": "postgresql+psycopg"}
 _ATTEMPTS = 3
@@ -164,7 +169,7 @@ class ResponseStore:
         for attempts_left in reversed(range(_ATTEMPTS)):
             try:
                 async with asyncio.timeout(_START_TIMEOUT):
-                    await self._run(_make_tables, self._writer)
+                    await self.run(_make_tables, self._writer)
             except TimeoutError:
                 raise CallerError(
                     f"the database did not answer in {_START_TIMEOUT:g} s", path="store", hint=_HINT
@@ -172,13 +177,19 @@ class ResponseStore:
             except (SQLAlchemyError, OSError) as error:
                 # Processes that start together may create the same table. The next attempt finds it.
                 if not attempts_left:
-                    raise CallerError(self._without_password(_first_line(error)), path="store", hint=_HINT) from None
+                    raise CallerError(self.describe(error), path="store", hint=_HINT) from None
             else:
                 return
 
-    def _without_password(self, text: str) -> str:
+    def describe(self, error: Exception) -> str:
+        """Return the first line of the database's message. Other lines may contain values of a row."""
+        line = str(getattr(error, "orig", None) or error).strip().partition("\n")[0]
         password = self._engine.url.password
-        return text.replace(str(password), "***") if password else text
+        return line.replace(str(password), "***") if password else line
+
+    def share_limits(self, backends: Sequence[Backend]) -> SharedLimits | None:
+        """Return the limits that gateways share through this database. SQLite has none, because it is on one machine."""
+        return None if self._engine.dialect.name == "sqlite" else SharedLimits(self, backends)
 
     async def aclose(self) -> None:
         for threads in (self._readers, self._writer):
@@ -226,7 +237,7 @@ class ResponseStore:
             if (excess := connection.execute(FIND_EXCESS, {"most": self._max_size}).first()) is not None:
                 delete(DELETE_OLDEST, created=excess.created, id=excess.id)
         except SQLAlchemyError as error:
-            log.warning("old replies could not be deleted: %s", self._without_password(_first_line(error)))
+            log.warning("old replies could not be deleted: %s", self.describe(error))
 
     async def find(self, identifier: str, owner: str) -> StoredResponse | None:
         """Return the reply, if it belongs to this owner."""
@@ -277,13 +288,15 @@ class ResponseStore:
         """Raises an HttpError if the database does not answer. Work that has not started by then is dropped."""
         try:
             async with asyncio.timeout(_ANSWER_SECONDS):
-                return await self._run(work, threads or self._readers)
+                return await self.run(work, threads or self._readers)
         except (SQLAlchemyError, OSError) as error:  # includes TimeoutError, which has no message
-            why = self._without_password(_first_line(error)) or f"no answer in {_ANSWER_SECONDS:g} s"
+            why = self.describe(error) or f"no answer in {_ANSWER_SECONDS:g} s"
             log.error("the store failed: %s", why)  # noqa: TRY400 - a traceback would not help
             raise HttpError("store_unavailable", "the store of responses does not answer") from None
 
-    async def _run(self, work: Callable[[Connection], _T], threads: ThreadPoolExecutor) -> _T:
+    async def run(self, work: Callable[[Connection], _T], threads: ThreadPoolExecutor) -> _T:
+        """Return the result of work with a connection, which one of the threads does."""
+
         def connect() -> _T:
             with self._engine.connect() as connection:
                 return work(connection)
@@ -299,13 +312,9 @@ def _make_tables(connection: Connection) -> None:
         message = f"its tables have version {version}, and this callboard supports versions up to {VERSION}"
         hint = "upgrade callboard, or use another database"
         raise CallerError(message, path="store", hint=hint)
-    for statement in _MAKE_TABLES:
-        connection.execute(text(statement.format(bytes="BLOB" if connection.dialect.name == "sqlite" else "BYTEA")))
-
-
-def _first_line(error: Exception) -> str:
-    """Return the first line of the database's message. Other lines may contain values of a row."""
-    return str(getattr(error, "orig", None) or error).strip().partition("\n")[0]
+    local = connection.dialect.name == "sqlite"
+    for statement in (*_MAKE_TABLES, *(() if local else SHARED_TABLES)):
+        connection.execute(text(statement.format(bytes="BLOB" if local else "BYTEA")))
 
 
 def _to_response(row: Any, owner: str) -> StoredResponse:
@@ -330,7 +339,9 @@ def _engine(url: str) -> Engine:
         skip_autocommit_rollback=True,
         hide_parameters=True,
         pool_pre_ping=not local,
-        connect_args={} if local else {"connect_timeout": _CONNECT_SECONDS},
+        connect_args={}
+        if local
+        else {"connect_timeout": _CONNECT_SECONDS, "tcp_user_timeout": round(_ANSWER_SECONDS * 1000)},
     )
     event.listen(engine, "connect", partial(_prepare, _SQLITE if local else _POSTGRESQL))
     return engine

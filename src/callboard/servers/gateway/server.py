@@ -140,11 +140,11 @@ def settings_per_worker(settings: GatewaySettings, workers: int) -> GatewaySetti
     """Return the settings of one of several workers, which do not see each other's counts.
 
     The requests of a key may arrive at any worker. Together the workers stay within the limits, except that each worker
-    always allows one open request, and one request at the start.
+    always allows one open request, and one request at the start. On PostgreSQL the workers count requests together.
     """
     return replace(
         settings,
-        requests_per_minute=settings.requests_per_minute / workers,
+        requests_per_minute=settings.requests_per_minute / (1 if settings.shares_limits else workers),
         max_concurrent=-(-settings.max_concurrent // workers),
     )
 

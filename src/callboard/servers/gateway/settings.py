@@ -156,5 +156,10 @@ class GatewaySettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, k
     """Maximum replies of the model, within one reply to the client, that may call those tools."""
 
     @property
+    def shares_limits(self) -> bool:
+        """True if rates and breakers are shared with all gateways that use the same PostgreSQL database."""
+        return self.store.startswith("postgres")
+
+    @property
     def has_budgets(self) -> bool:
         return bool(self.budget_per_day or self.key_budgets)

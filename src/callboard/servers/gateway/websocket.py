@@ -48,6 +48,7 @@ class ResponsesWebSocket:
         try:
             caller = self._gateway.authenticator.authenticate(headers, read_token(headers))
             with caller.socket(), BudgetShare(self._gateway.request_budget) as share:
+                await caller.count()
                 await send({"type": "websocket.accept"})
                 await _Connection(self._gateway, self._endpoint, headers, receive, send, share).run()
         except HttpError as error:
@@ -120,7 +121,7 @@ class _Connection:
         try:
             # Codex sends this after it has read a compaction, and expects no answer.
             if len(data) < 1024 and b'"response.processed"' in data and b'"response.create"' not in data:
-                self.gateway.authenticator.authenticate(self.headers, read_token(self.headers)).count()
+                await self.gateway.authenticator.authenticate(self.headers, read_token(self.headers)).count()
                 return
             await self.endpoint.answer(self.headers, read, wait_for_disconnect, send, memory=self.memory)
         except HttpError as error:
