@@ -22,11 +22,13 @@ async def make_waiting(store):
 
 
 async def test_an_overview(store):
-    assert await store.count_states() == {}
+    today = datetime.now(UTC).date()
+    assert await store.read_figures(today) == ({}, {}, 0.0)
     before = await store.last_change()
     waiting = await make_waiting(store)
     await store.create("agent", description="another")
-    assert await store.count_states() == {"waiting": 1, "pending": 1}
+    assert await store.read_figures(today) == ({"waiting": 1, "pending": 1}, {"waiting": 1, "pending": 1}, 0.0)
+    assert await store.read_choices() == (["agent"], [])
     assert await store.last_change() != before
     asked = await store.open_questions()
     assert [(each.job_id, each.job_title, each.call_id, each.arguments) for each in asked] == [

@@ -12,6 +12,7 @@ from callboard.core import ApprovalAnswered, AssistantCanister, InvocationCanist
 from callboard.errors import CallerError
 from callboard.jobs.claim import Superseded
 from callboard.jobs.job import Approval
+from callboard.jobs.queries import JobFilter
 from callboard.jobs.store import DurableStore
 
 CALL = InvocationCanister(identifier="c1", name="bash", arguments={"command": "rm x"})
@@ -72,10 +73,11 @@ async def test_a_list_continues_after_a_job_and_has_only_some_states(store):
     await store.request_cancel(names[1])
     assert [each.id for each in await store.list()] == names
     assert [each.id for each in await store.list(limit=2)] == names[:2]
-    assert [each.id for each in await store.list(before=names[1])] == names[2:]
-    assert [each.id for each in await store.list({"cancelled"})] == [names[1]]
-    assert [each.id for each in await store.list({"cancelled", "pending"}, before=names[0], limit=2)] == names[1:3]
-    assert await store.list({"running"}) == []
+    assert [each.id for each in await store.list(offset=2)] == names[2:]
+    assert [each.id for each in await store.list(JobFilter({"cancelled"}))] == [names[1]]
+    both = JobFilter({"cancelled", "pending"})
+    assert [each.id for each in await store.list(both, offset=1, limit=2)] == names[1:3]
+    assert await store.list(JobFilter({"running"})) == []
 
 
 @pytest.mark.parametrize(

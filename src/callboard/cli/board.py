@@ -110,9 +110,16 @@ def make_parts(streams: JobStreams) -> BoardParts:
         return BoardParts(tools=tools, keep_test=keep_reply)
     # Imported before serving: the import would block a gateway's clients for half a second.
     from callboard.jobs.client import JobClient  # noqa: PLC0415
+    from callboard.jobs.services import load_job_settings  # noqa: PLC0415
 
     jobs = partial(JobClient, embedded=False, streams=streams)
-    return BoardParts(jobs=jobs, start_worker=_start_worker, tools=tools, keep_test=keep_reply)
+    return BoardParts(
+        jobs=jobs,
+        start_worker=_start_worker,
+        read_budget=lambda: load_job_settings().budget_per_day,
+        tools=tools,
+        keep_test=keep_reply,
+    )
 
 
 def find_servers() -> Mapping[str, ServerSettings]:

@@ -2,23 +2,41 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from datetime import datetime
+from datetime import date, datetime
 from functools import cache
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 from msgspec import structs
-from sqlalchemy import Connection, Table, Update, bindparam, delete, func, insert, literal, select, update
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Table,
+    Update,
+    bindparam,
+    case,
+    delete,
+    exists,
+    func,
+    insert,
+    literal,
+    or_,
+    select,
+    true,
+    update,
+)
 
 from callboard.core import ApprovalAnswered
 from callboard.errors import CallerError
 from callboard.execution.approval import mention_earlier
 from callboard.jobs.database import Database
 from callboard.jobs.entries import JobEntry
-from callboard.jobs.job import Approval, DurableJob, DurableState, JobSummary
+from callboard.jobs.job import QUEUE, Approval, DurableJob, DurableState, JobSummary
 from callboard.jobs.notifications import add_notification
 from callboard.jobs.tables import approvals, documents, entries, from_rows, insert_once, jobs, open_calls, to_row
+from callboard.text.surrogates import encode_json
 
 SUMMARY: Final = JobSummary.__struct_fields__
 DOCUMENT: Final = ("description", "input", "memory", "output")
@@ -60,6 +78,10 @@ _QUESTIONS: Final = (
 )
 _STATES: Final = select(jobs.c.state, func.count()).group_by(jobs.c.state)
 _LAST_CHANGE: Final = select(func.count(), func.max(jobs.c.updated_at))
+_CHOICES: Final = 200
+"""Maximum kinds and maximum models to filter by."""
+_LONGEST_CHOICE: Final = 300
+"""Maximum characters of a kind or model to filter by."""
 _OPEN_STATES: Final = ("pending", "running", "waiting")
 
 
@@ -80,12 +102,82 @@ class OpenQuestion(Approval, frozen=True, kw_only=True):
     job_title: str
 
 
+JobOrder: TypeAlias = Literal["newest", "longest", "most expensive"]
+
+
+class JobFilter(NamedTuple):
+    """The jobs of a list. An empty field selects all jobs."""
+
+    states: Collection[DurableState] = ()
+    kind: str = ""
+    """A kind; for the jobs of one agent, the kind and the queue, as in `JobChoices`."""
+    model: str = ""
+    day: date | None = None
+    """Day of the creation, in UTC."""
+    least_cost: float = 0.0
+    """Minimum cost in US dollars."""
+    text: str = ""
+    """Part of the id, title or prompt, or the name of a tool that was called."""
+
+    def conditions(self) -> list[ColumnElement[bool]]:
+        kind, _, queue = self.kind.partition(" ")
+        name = f'%"name":{_escape(encode_json(self.text).decode())}%'
+        words = f"%{_escape(self.text)}%"
+        documented = exists().where(documents.c.job == jobs.c.key, documents.c.description.ilike(words, escape="\\"))
+        calls = exists().where(
+            entries.c.job == jobs.c.key,
+            entries.c.line.startswith('{"role":"invocation"'),
+            entries.c.line.ilike(name, escape="\\"),
+        )
+        rows = [
+            (self.states, jobs.c.state.in_(sorted(self.states))),
+            (kind, jobs.c.kind == kind),
+            (queue, jobs.c.queue == queue),
+            (self.model, jobs.c.model == self.model),
+            (self.day, jobs.c.id.startswith(f"{self.day:%Y%m%d}-") if self.day else true()),
+            (self.least_cost, jobs.c.cost >= self.least_cost),
+            (
+                self.text,
+                or_(*[each.ilike(words, escape="\\") for each in (jobs.c.id, jobs.c.title)], documented, calls),
+            ),
+        ]
+        return [condition for value, condition in rows if value]
+
+
+class JobChoices(NamedTuple):
+    """The kinds and models of a database's jobs. Each agent is a kind: the kind, a space and its queue."""
+
+    kinds: Sequence[str]
+    models: Sequence[str]
+
+
+class JobFigures(NamedTuple):
+    """The number of jobs by state, of all time and of a day, and the day's cost in US dollars."""
+
+    states: Mapping[DurableState, int]
+    today: Mapping[DurableState, int]
+    cost: float
+
+
 class JobRound(NamedTuple):
     """A round of a job, its first entry and its number of entries. Round 0 has the job's initial entries."""
 
     number: int
     first: int
     entries: int
+
+
+_ALL_JOBS: Final = JobFilter()
+_ORDERS: Final[Mapping[JobOrder, Sequence[ColumnElement[Any]]]] = {
+    "newest": (),
+    "longest": ((func.coalesce(jobs.c.completed_at, jobs.c.updated_at) - jobs.c.started_at).desc().nulls_last(),),
+    "most expensive": (jobs.c.cost.desc().nulls_last(),),
+}
+
+
+def _escape(text: str) -> str:
+    """Escape a text for LIKE."""
+    return re.sub(r"[\\%_]", r"\\\g<0>", text)
 
 
 class JobReader:
@@ -109,15 +201,43 @@ class JobReader:
         return await self.database.read(find)
 
     async def list(
-        self, states: Collection[DurableState] = (), *, before: str = "", limit: int = 100
+        self,
+        chosen: JobFilter = _ALL_JOBS,
+        *,
+        order: JobOrder = "newest",
+        offset: int = 0,
+        limit: int = 100,
     ) -> Sequence[JobSummary]:
-        """Return jobs, the newest first. `states` limits the states; `before` selects jobs older than that job."""
-        query = _SUMMARIES.order_by(jobs.c.id.desc()).limit(limit)
-        if states:
-            query = query.where(jobs.c.state.in_(sorted(states)))
-        if before:
-            query = query.where(jobs.c.id < before)
+        """Return the chosen jobs after the first `offset` ones, by default the newest first.
+
+        A text is searched in the prompts and calls of all jobs, which takes 0.1 s for 10,000 jobs.
+        """
+        query = _SUMMARIES.where(*chosen.conditions()).order_by(*_ORDERS[order], jobs.c.id.desc())
+        query = query.offset(offset).limit(limit)
         return await self.database.read(lambda connection: [*from_rows(connection.execute(query), JobSummary)])
+
+    async def read_choices(self) -> JobChoices:
+        """Return what a list of jobs can be filtered by."""
+        agent = case((jobs.c.queue.startswith(f"{QUEUE}-agent:"), " " + jobs.c.queue), else_="")
+        kinds, models = (
+            select(each).where(func.length(each).between(1, _LONGEST_CHOICE)).distinct().order_by(each).limit(_CHOICES)
+            for each in (jobs.c.kind + agent, jobs.c.model)
+        )
+        return await self.database.read(
+            lambda connection: JobChoices(connection.scalars(kinds).all(), connection.scalars(models).all())
+        )
+
+    async def read_figures(self, day: date) -> JobFigures:
+        """Return figures of all jobs, and of the jobs of a day (UTC)."""
+        of_day = jobs.c.id.startswith(f"{day:%Y%m%d}-")
+        today = select(jobs.c.state, func.count(), func.sum(jobs.c.cost)).where(of_day).group_by(jobs.c.state)
+
+        def read(connection: Connection) -> JobFigures:
+            rows = connection.execute(today).all()
+            states = {row[0]: row[1] for row in connection.execute(_STATES)}
+            return JobFigures(states, {row[0]: row[1] for row in rows}, sum(row[2] or 0.0 for row in rows))
+
+        return await self.database.read(read)
 
     async def read_entries(self, identifier: str, after: int = 0, limit: int = sys.maxsize) -> Sequence[JobEntry]:
         """Return the entries after number `after`, in order."""
@@ -148,10 +268,6 @@ class JobReader:
         ):
             return job
         raise no_such_job(identifier)
-
-    async def count_states(self) -> Mapping[DurableState, int]:
-        """Return the number of jobs by state. States without jobs are missing."""
-        return await self.database.read(lambda connection: {row[0]: row[1] for row in connection.execute(_STATES)})
 
     async def last_change(self) -> tuple[int, int | None]:
         """Return the number of jobs and the time of the last change. If the pair differs, the list has changed."""

@@ -30,7 +30,7 @@ def test_the_gateway_has_a_board(board, login):
     with make_gateway(board) as client:
         token = login_link(login, "").partition("token=")[2]
         client.post("/board/login", data={"link": token})
-        assert "<h1>Jobs</h1>" in client.get("/board/").text
+        assert "<h1>Activity</h1>" in client.get("/board/").text
         assert client.get("/health").status_code == 200
         assert client.get("/nothing").json()["error"]["code"] == "not_found"
 

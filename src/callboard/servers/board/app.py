@@ -60,7 +60,7 @@ class BoardPage(NamedTuple):
 
 
 PAGES: Final[Sequence[BoardPage]] = (
-    BoardPage("Jobs", "/jobs", "jobs_page", "jobs"),
+    BoardPage("Activity", "/jobs", "jobs_page", "jobs"),
     BoardPage("Requests", "/requests", "requests_page", "traffic"),
     BoardPage("Tools", "/tools", "tools_page", "tools"),
 )
@@ -80,6 +80,8 @@ class BoardParts:
     """Opens the database of durable jobs."""
     start_worker: Callable[[JobClient, DurableJob], None] = lambda client, job: None
     """Starts a worker for a job that continues if no other process would run it. Called in a thread."""
+    read_budget: Callable[[], float | None] = lambda: None
+    """Returns the daily budget of all jobs in US dollars."""
     traffic: Traffic | None = None
     """The requests of a gateway."""
     tools: ToolsPart | None = None

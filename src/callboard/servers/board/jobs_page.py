@@ -10,11 +10,14 @@ the page after an answer shows no question.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, get_args
+from datetime import date
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Self, get_args
+from urllib.parse import urlencode
 
 from markupsafe import Markup
+from starlette.datastructures import QueryParams
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
@@ -23,12 +26,13 @@ from starlette.routing import BaseRoute, Route
 from callboard.errors import CallerError
 from callboard.jobs.entries import read_conversation
 from callboard.jobs.job import DurableJob, DurableState, JobSummary
+from callboard.jobs.queries import JobFilter, JobOrder
 from callboard.servers.board import job_page
 from callboard.servers.board.browser import Form, PageUpdate, read_number, read_value, send_updates, wait
 from callboard.servers.board.entry_view import read_object
 from callboard.servers.board.job_page import describe_state, look_subject
 from callboard.servers.board.login import LOOK_SECONDS, name_session
-from callboard.servers.board.templating import render
+from callboard.servers.board.templating import now, render
 from callboard.servers.gateway.traffic_values import KeptReply
 
 if TYPE_CHECKING:
@@ -133,6 +137,7 @@ PAGE_SIZE: Final = 50
 LIST_SECONDS: Final = 0.5
 """Seconds between polls of all jobs while a browser watches the list."""
 STATES: Final[tuple[DurableState, ...]] = get_args(DurableState)
+ORDERS: Final[tuple[JobOrder, ...]] = get_args(JobOrder)
 
 
 class ListedJob(NamedTuple):
@@ -142,26 +147,73 @@ class ListedJob(NamedTuple):
     why: str
 
 
-class Filter(NamedTuple):
-    """The jobs that a list shows: of one state or of any, older than one job or the newest."""
+_CHECKS: Final[Mapping[str, Callable[[str], object]]] = {
+    "state": STATES.index,
+    "day": date.fromisoformat,
+    "cost": float,
+    "order": ORDERS.index,
+}
+"""Raise a ValueError for a value of a field that makes no sense."""
 
-    state: str
-    before: str
+
+class Search(NamedTuple):
+    """What a list shows: the fields of its form, as the browser sent them. Values that make no sense are empty."""
+
+    text: str = ""
+    state: str = ""
+    kind: str = ""
+    model: str = ""
+    day: str = ""
+    cost: str = ""
+    order: str = ""
+    page: int = 1
+
+    @classmethod
+    def read(cls, query: QueryParams) -> Self:
+        fields: dict[str, Any] = {name: read_value(query.get(name)).strip() for name in cls._fields}
+        for name, check in _CHECKS.items():
+            try:
+                check(fields[name])
+            except ValueError:
+                fields[name] = ""
+        return cls(**{**fields, "page": read_number(fields["page"]) or 1})
 
     @property
-    def states(self) -> list[DurableState]:
-        """States for the store; empty means any state."""
-        return [each for each in STATES if each == self.state]
+    def is_filtered(self) -> bool:
+        return self._replace(order="", page=1) != Search()
+
+    def chosen_jobs(self) -> JobFilter:
+        return JobFilter(
+            states=[each for each in STATES if each == self.state],
+            kind=self.kind,
+            model=self.model,
+            day=date.fromisoformat(self.day) if self.day else None,
+            least_cost=float(self.cost or 0),
+            text=self.text,
+        )
+
+    def query(self, **changes: Any) -> str:
+        """Return the query of a link: this search with changes, from its first page unless they name another."""
+        fields = self._replace(**{"page": 1, **changes})._asdict()
+        return urlencode({name: value for name, value in fields.items() if value and (name, value) != ("page", 1)})
 
 
 def routes(board: Board) -> Sequence[BaseRoute]:
     async def show(request: Request) -> Response:
-        parts = await _render_parts(board, board.values(request), _read_filter(request))
-        query = request.url.query
-        return board.render(request, "jobs.html", parts=parts, live=f"/jobs/live{f'?{query}' if query else ''}")
+        search = Search.read(request.query_params)
+        return board.render(
+            request,
+            "jobs.html",
+            parts=await _render_parts(board, board.values(request), search),
+            search=search,
+            choices=await board.jobs.store.read_choices(),
+            states=STATES,
+            orders=ORDERS,
+            live=f"/jobs/live?{search.query(page=search.page)}",
+        )
 
     async def stream(request: Request) -> Response:
-        return send_updates(board, request, _follow(board, board.values(request), _read_filter(request)))
+        return send_updates(board, request, _follow(board, board.values(request), Search.read(request.query_params)))
 
     return [
         Route("/jobs", show),
@@ -171,38 +223,38 @@ def routes(board: Board) -> Sequence[BaseRoute]:
     ]
 
 
-def _read_filter(request: Request) -> Filter:
-    state = request.query_params.get("state", "")
-    return Filter(state if state in STATES else "", read_value(request.query_params.get("before")))
-
-
-async def _render_parts(board: Board, common: Mapping[str, Any], chosen: Filter) -> dict[str, Markup]:
+async def _render_parts(board: Board, common: Mapping[str, Any], search: Search) -> dict[str, Markup]:
     """Render the parts of the page that change, by the ids of their elements."""
     store = board.jobs.store
-    listed = await board.jobs.store.list(chosen.states, before=chosen.before, limit=PAGE_SIZE + 1)
+    order: JobOrder = next((each for each in ORDERS if each == search.order), "newest")
+    before = (search.page - 1) * PAGE_SIZE
+    listed = await store.list(search.chosen_jobs(), order=order, offset=before, limit=PAGE_SIZE + 1)
+    today = now().date()
     values: dict[str, Any] = {
         **common,
-        "chosen": chosen,
+        "search": search,
+        "today": today,
         "rows": [ListedJob(job, describe_state(job)) for job in listed[:PAGE_SIZE]],
         "has_more": len(listed) > PAGE_SIZE,
-        "counts": await store.count_states(),
+        "figures": await store.read_figures(today),
+        "budget": board.parts.read_budget(),
         "states": STATES,
         "asked": await store.open_questions(),
     }
-    return {name: render(f"jobs_{name}.html", values) for name in ("waiting", "states", "rows", "more")}
+    return {name: render(f"jobs_{name}.html", values) for name in ("waiting", "figures", "states", "rows", "more")}
 
 
-async def _follow(board: Board, common: Mapping[str, Any], chosen: Filter) -> AsyncGenerator[PageUpdate]:
+async def _follow(board: Board, common: Mapping[str, Any], search: Search) -> AsyncGenerator[PageUpdate]:
     """Yield the parts of the list that change, while the browser watches."""
     store = board.jobs.store
     seen: Any = None
     parts: dict[str, Markup] = {}
     while True:
-        now = (await store.last_change(), [each.digest for each in await store.open_questions()])
-        if now != seen:
-            fresh = await _render_parts(board, common, chosen)
+        state = (await store.last_change(), [each.digest for each in await store.open_questions()])
+        if state != seen:
+            fresh = await _render_parts(board, common, search)
             changed = {name: markup for name, markup in fresh.items() if parts.get(name) != markup}
-            seen, parts = now, fresh
+            seen, parts = state, fresh
             if changed:
                 yield PageUpdate(event="parts", data=changed)
         if not await wait(board, LIST_SECONDS):
