@@ -4,7 +4,7 @@ import asyncio
 import time
 
 from playwright.sync_api import expect
-from tests.board.conftest import PATIENCE, BoardProgram
+from tests.board.conftest import CREW, PATIENCE, BoardProgram, Program
 
 from callboard.core import AssistantCanister, InvocationCanister, Note, ReasoningContent, ResultCanister, UserCanister
 from callboard.jobs.job import Approval
@@ -67,6 +67,25 @@ def test_five_thousand_events_in_ten_seconds(board, jobs, visit):
     page.locator("#rounds a").last.click()
     page.wait_for_url("**#e-4952")
     assert page.locator("#log article").count() <= 200
+
+
+def test_a_worker_s_reply_is_shown_while_it_is_written(board, jobs, visit, tmp_path, monkeypatch):
+    monkeypatch.setenv("CALLBOARD_GATES", str(tmp_path))
+    (tmp_path / "half a").touch()
+    worker = Program("worker", "--agents", CREW)
+    try:
+        visitor = visit(board)
+        page = visitor.open(f"jobs/{jobs.submit('Slow please')}")
+        expect(page.locator("#pieces")).to_contain_text("half a")
+        expect(page.locator("#now")).to_contain_text("is writing")
+        page.reload()
+        expect(page.locator("#pieces")).to_contain_text("half a")
+        (tmp_path / "reply").touch()
+        expect(page.locator("#log")).to_contain_text("half a reply")
+        expect(page.locator("#pieces")).to_be_empty()
+        expect(page.locator("#now")).to_be_empty()
+    finally:
+        worker.stop()
 
 
 def test_hostile_content_is_text(board, jobs, visit, look):

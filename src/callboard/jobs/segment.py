@@ -26,6 +26,7 @@ from msgspec.structs import replace
 from callboard.core import Canister, Event, InvocationCanister, Model, error_result
 from callboard.core.ports import Clock
 from callboard.errors import CallboardError, CallerError, ProviderError
+from callboard.jobs.activity import store_drafts
 from callboard.jobs.claim import Claim, Superseded
 from callboard.jobs.database import DatabaseUnavailable
 from callboard.jobs.entries import JobEntry, order_results, read_conversation
@@ -282,7 +283,8 @@ class SegmentRunner:
             return
         segment.announce()
         try:
-            outcome = await self._run_kind(kind, segment)
+            async with store_drafts(self._store.database, claim, self._streams):
+                outcome = await self._run_kind(kind, segment)
         except asyncio.CancelledError:
             if segment.failure is not None:
                 _resume_task()

@@ -25,7 +25,7 @@ from callboard.text.surrogates import encode_json, escape_surrogates
 
 T = TypeVar("T", bound=msgspec.Struct)
 
-VERSION: Final = 3
+VERSION: Final = 4
 """Version of the tables. It increases when they change."""
 PREFIX: Final = "callboard_"
 _LOCK: Final = 0x63616C6C
@@ -115,6 +115,16 @@ approvals = sa.Table(
     sa.Column("answered_at", sa.BigInteger),
 )
 
+drafts = sa.Table(
+    f"{PREFIX}drafts",
+    _tables,
+    _job_key(),
+    *_integers("entries", "characters"),
+    sa.Column("begun_at", sa.BigInteger, nullable=False),
+    *_texts("pieces"),
+)
+"""Replies that models are writing. `entries` is the number of the job's entries before the reply."""
+
 notifications = sa.Table(
     f"{PREFIX}notifications",
     _tables,
@@ -180,20 +190,19 @@ queue_limits = sa.Table(
 
 _schema = sa.Table(f"{PREFIX}schema", _tables, sa.Column("version", sa.Integer, primary_key=True, autoincrement=False))
 
-PARTS: Final[Iterable[sa.Table]] = (documents, entries, open_calls, approvals, notifications)
+PARTS: Final[Iterable[sa.Table]] = (documents, entries, open_calls, approvals, drafts, notifications)
 """Tables whose rows are removed with their job."""
 
 
 def has_tables(connection: sa.Connection, place: str) -> bool:
-    """Return whether the tables exist.
+    """Return whether all tables exist. Version 4 only adds a table to version 3.
 
     Raises:
         CallerError: Another version of Callboard made them, or another program made the file.
     """
     names = set(sa.inspect(connection).get_table_names())
     if _schema.name in names:
-        _check_version(connection, place)
-        return True
+        return _has_version(connection, place)
     if connection.dialect.name == "sqlite" and names and not any(name.startswith(PREFIX) for name in names):
         raise CallerError("the file is the database of another program", path=place, hint=HINT)
     return False
@@ -212,6 +221,7 @@ def create_tables(connection: sa.Connection, place: str) -> None:
     lock_claims(connection, _LOCK)
     if not has_tables(connection, place):
         _tables.create_all(connection)
+        connection.execute(sa.delete(_schema))
         connection.execute(sa.insert(_schema), {"version": VERSION})
 
 
@@ -221,13 +231,14 @@ def lock_claims(connection: sa.Connection, lock: int = _CLAIMS_LOCK) -> None:
         connection.execute(sa.select(sa.func.pg_advisory_xact_lock(lock)))
 
 
-def _check_version(connection: sa.Connection, place: str) -> None:
+def _has_version(connection: sa.Connection, place: str) -> bool:
     version = connection.scalar(sa.select(sa.func.max(_schema.c.version))) or 0
-    if version != VERSION:
+    if version not in (VERSION - 1, VERSION):
         message = f"its jobs have version {version}, but this Callboard reads only version {VERSION}"
         remove = f"rm {shlex.quote(place)}*" if connection.dialect.name == "sqlite" else "drop the database"
         older = f"{remove} removes them, or name another database"
         raise CallerError(message, path=place, hint=older if version < VERSION else "update Callboard")
+    return version == VERSION
 
 
 _CLOCKS: Final = {

@@ -22,6 +22,7 @@ from starlette.routing import BaseRoute, Route
 
 from callboard import __version__
 from callboard.core import Event
+from callboard.jobs.activity import find_new_pieces, read_activities, read_draft
 from callboard.jobs.job import END_STATES, QUEUE, Approval, DurableJob, JobSummary
 from callboard.jobs.queries import JobRound
 from callboard.jobs.streams import Subscription
@@ -85,7 +86,8 @@ def routes(board: Board) -> Sequence[BaseRoute]:
                 job,
                 [] if job.has_ended and not is_answered else await store.read_approvals(job.id),
                 is_answered=is_answered,
-            ),
+            )
+            | {"now": await _render_activity(board, board.values(request), job)},
             is_answered=is_answered,
             epoch=find_epoch(job),
         )
@@ -164,26 +166,39 @@ async def _follow(
     parts: dict[str, Markup] = {}
     seen: object = None
     pieces = PieceView(job.id)
+    draft: list[Event] = []
     with board.jobs.streams.subscribe(job.id) as news:
         while True:
             job = await store.read_summary(job.id)
             while after < job.entries and (entries := await store.read_entries(job.id, after, AT_ONCE)):
                 articles = [article for entry in entries for article in view.feed(entry)]
                 after = entries[-1].number
-                pieces = PieceView(job.id)  # new entries replace the open reply on the page
+                pieces, draft = PieceView(job.id), []  # new entries replace the open reply on the page
                 yield PageUpdate(event="entries", data={"html": "".join(articles)}, id=f"{epoch}-{after}")
             approvals = await store.read_approvals(job.id) if asks or not job.has_ended else []
             if (job, approvals) != seen:  # an answer to one of several calls changes only the approvals
                 fresh = await render_parts(board, common, job, approvals, is_answered=is_answered)
-                changed = {name: markup for name, markup in fresh.items() if parts.get(name) != markup}
-                seen, parts = (job, approvals), fresh
-                if changed:
-                    yield PageUpdate(event="parts", data=changed)
+            else:
+                fresh = parts
+            fresh = {**fresh, "now": await _render_activity(board, common, job)}
+            changed = {name: markup for name, markup in fresh.items() if parts.get(name) != markup}
+            seen, parts = (job, approvals), fresh
+            if changed:
+                yield PageUpdate(event="parts", data=changed)
+            if "now" in changed and job.state == "running" and not board.jobs.streams.has(job.id):
+                before, draft = draft, await read_draft(store.database, job.id, after)
+                if operations := [each for piece in find_new_pieces(before, draft) for each in pieces.feed(piece)]:
+                    yield PageUpdate(event="pieces", data=operations)
             news.drop(after)
             async for update in _read_pieces(pieces, news, IDLE_SECONDS if job.has_ended else POLL_SECONDS):
                 yield update
             if board.closing.is_set():
                 return
+
+
+async def _render_activity(board: Board, common: Mapping[str, Any], job: JobSummary) -> Markup:
+    activities = await read_activities(board.jobs.store.database, [job.id] if job.state == "running" else [])
+    return render("job_now.html", {**common, "job": job, "activity": activities.get(job.id)})
 
 
 async def _read_pieces(view: PieceView, news: Subscription, seconds: float) -> AsyncGenerator[PageUpdate]:

@@ -24,6 +24,7 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from callboard.errors import CallerError
+from callboard.jobs.activity import JobActivity, read_activities
 from callboard.jobs.entries import read_conversation
 from callboard.jobs.job import DurableJob, DurableState, JobSummary
 from callboard.jobs.queries import JobFilter, JobOrder
@@ -141,10 +142,11 @@ ORDERS: Final[tuple[JobOrder, ...]] = get_args(JobOrder)
 
 
 class ListedJob(NamedTuple):
-    """A row of the list. `why` says for whom the job waits, or why it ended."""
+    """A row of the list. `why` says for whom the job waits, or why it ended; `activity` what it does."""
 
     job: JobSummary
     why: str
+    activity: JobActivity | None
 
 
 _CHECKS: Final[Mapping[str, Callable[[str], object]]] = {
@@ -230,11 +232,12 @@ async def _render_parts(board: Board, common: Mapping[str, Any], search: Search)
     before = (search.page - 1) * PAGE_SIZE
     listed = await store.list(search.chosen_jobs(), order=order, offset=before, limit=PAGE_SIZE + 1)
     today = now().date()
+    activities = await read_activities(store.database, [job.id for job in listed if job.state == "running"])
     values: dict[str, Any] = {
         **common,
         "search": search,
         "today": today,
-        "rows": [ListedJob(job, describe_state(job)) for job in listed[:PAGE_SIZE]],
+        "rows": [ListedJob(job, describe_state(job), activities.get(job.id)) for job in listed[:PAGE_SIZE]],
         "has_more": len(listed) > PAGE_SIZE,
         "figures": await store.read_figures(today),
         "budget": board.parts.read_budget(),
