@@ -53,15 +53,15 @@ async def read_activities(database: Database, identifiers: Collection[str]) -> M
     open_drafts = select(jobs.c.id, drafts.c.begun_at, drafts.c.characters).join(jobs, jobs.c.key == drafts.c.job)
 
     def read(connection: Connection) -> Mapping[str, JobActivity]:
-        found: dict[str, JobActivity] = {}
+        activities: dict[str, JobActivity] = {}
         for identifier, begun_at, characters in connection.execute(
             open_drafts.where(running, drafts.c.entries == jobs.c.entries)
         ):
-            found[identifier] = JobActivity((), Draft(to_moment(begun_at), characters))
+            activities[identifier] = JobActivity((), Draft(to_moment(begun_at), characters))
         for identifier, name, begun_at in connection.execute(calls.where(running).order_by(open_calls.c.begun_at)):
-            known = found.get(identifier, JobActivity((), None))
-            found[identifier] = known._replace(calls=(*known.calls, (name, to_moment(begun_at))))
-        return found
+            known = activities.get(identifier, JobActivity((), None))
+            activities[identifier] = known._replace(calls=(*known.calls, (name, to_moment(begun_at))))
+        return activities
 
     return await database.read(read) if identifiers else {}
 
