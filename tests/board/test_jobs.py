@@ -18,7 +18,7 @@ def look_at_next(page):
 
 
 def state_of(page):
-    return page.locator("#facts .state")
+    return page.locator("#state .state")
 
 
 def test_a_job_is_watched_approved_answered_and_forked(board, jobs, visit, look):
@@ -46,7 +46,7 @@ def test_a_job_is_watched_approved_answered_and_forked(board, jobs, visit, look)
     page.get_by_role("button", name="Fork behind round 1").click()
     expect(page.get_by_role("heading", name="May this call run?")).to_be_visible()
     assert page.url != before
-    expect(page.locator("#facts")).to_contain_text("at round 1")
+    expect(page.locator("#facts")).to_contain_text("after round 1")
 
 
 def test_a_call_is_denied_by_the_enter_key_behind_its_reason(board, jobs, visit):

@@ -194,8 +194,8 @@ def test_a_result_whose_call_is_not_shown_has_its_name(run, job_store, browser):
 
     claim = run(make, job_store)
     page = browser.get(f"/board/jobs/{claim.job.id}").text
-    assert "result of <code>tool_299</code>" in page
-    assert "result of <code>tool_100</code>" in page
+    assert "<code>tool_299</code></a>" in page
+    assert "<code>tool_100</code></a>" in page
     assert page.count("<article") == WINDOW
 
 
@@ -237,10 +237,10 @@ def test_a_stream_goes_on_behind_the_page(run, job_store, browser, follow):
         await claim.append([AssistantCanister("Done.")], rounds=2)
         await claim.end("completed", output={"text": "Done."})
 
-    messages = follow(position(page), lambda came: "completed" in str(came[-1][1].get("facts")), go_on)
+    messages = follow(position(page), lambda came: "completed" in str(came[-1][1].get("state")), go_on)
     assert numbers(messages) == ["4", "5"]
     assert "shipped" in str(messages)
-    assert "result of <code>deploy</code>" in str(messages)
+    assert "<code>deploy</code></a> prod" in str(messages)
     assert "Retry as a new job" in messages[-1][1]["actions"]
     assert "Done." in messages[-1][1]["outcome"]
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -26,6 +27,7 @@ from callboard.core import (
     ApprovalAsked,
     ArgumentsPiece,
     AssistantCanister,
+    Canister,
     DocumentCanister,
     Event,
     FileContent,
@@ -49,8 +51,9 @@ from callboard.core import (
     TextualContent,
     UserCanister,
 )
-from callboard.jobs.entries import Item, JobEntry
-from callboard.servers.board.templating import render
+from callboard.jobs.entries import Item, JobEntry, ReplyTook
+from callboard.profiles import format_cost
+from callboard.servers.board.templating import format_seconds, format_tokens, render
 from callboard.text.display import display, make_visible, strip_controls
 
 _HUNK: Final = re.compile(r"^@@ -\d+(,\d+)? \+\d+(,\d+)? @@", re.MULTILINE)
@@ -89,17 +92,27 @@ MAX_SHOWN: Final = 16_000
 MAX_BLOCKS: Final = 100
 """Maximum parts of an article."""
 _MAX_TITLE: Final = 200
+_MAX_ARGUMENT: Final = 80
+_SHORT_JSON: Final = 80
+"""Maximum bytes of JSON on one line."""
 _ARGUMENT: Final = 20
 """Characters of MAX_SHOWN that each argument uses in addition to its text."""
 
 
 class EntryBlock:
-    """A part of an article: a text, a thought, a call, a result, a note, or the beginning of a round or phase."""
+    """A part of an article: a text, a thought, a call, a result, a note, or the beginning of a round or phase.
 
-    def __init__(self, kind: str, title: str, text: str = "", *, error: str = "") -> None:
+    `took` says how long it took and what it cost; `call` is the call of a result.
+    """
+
+    def __init__(
+        self, kind: str, title: str, text: str = "", *, error: str = "", took: str = "", call: OpenCall | None = None
+    ) -> None:
         self.kind = kind
         self.title = display(title, _MAX_TITLE)
         self.error = error
+        self.took = took
+        self.call = call
         self._whole = text
 
     @property
@@ -122,6 +135,14 @@ class EntryBlock:
     def arguments(self) -> Sequence[ShownArgument]:
         """The arguments of a call, or nothing if they are not a JSON object."""
         return show_arguments(read_object(self._whole), MAX_SHOWN) if self.kind == "call" else ()
+
+
+class OpenCall(NamedTuple):
+    """A call without a result: its tool, its entry, and the beginning of its first argument."""
+
+    name: str
+    number: int
+    argument: str
 
 
 class ShownArgument(msgspec.Struct, frozen=True):
@@ -150,7 +171,10 @@ def show_arguments(arguments: Mapping[str, Any] | None, room: int | None = None)
 
 
 def _argument_text(value: Any) -> str:
-    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
+    if isinstance(value, str):
+        return value
+    text = msgspec.json.encode(value)
+    return (text if len(text) <= _SHORT_JSON else msgspec.json.format(text, indent=2)).decode()
 
 
 def _argument_lines(name: str, text: str) -> Sequence[DiffLine]:
@@ -177,8 +201,8 @@ class EntryView:
 
     def __init__(self, place: str) -> None:
         self._place = place
-        self._names: dict[str, str] = {}
-        """Names of the calls without a result, by call."""
+        self._calls: dict[str, OpenCall] = {}
+        self._replied_at: datetime | None = None
         self._prompt = ""
         """The prompt that no canister has repeated yet."""
         self._round = 0
@@ -187,7 +211,10 @@ class EntryView:
         """Return the article of an entry, or nothing if the entry has no visible content."""
         blocks = [EntryBlock("step", f"Round {entry.round}")] if entry.round > self._round else []
         self._round = max(self._round, entry.round)
-        blocks += self._describe(entry.item)
+        blocks += self._describe(entry.item, entry.number)
+        if (took := entry.took) is not None and blocks and isinstance(entry.item, Canister):
+            self._replied_at = entry.item.timestamp
+            blocks[-1].took = _describe_reply(took, self._replied_at)
         # Encrypted thoughts have no text, and neither does the placeholder of an agent's instructions.
         blocks = [each for each in blocks if each.text or each.kind not in ("reasoning", "system", "assistant")]
         if not blocks:
@@ -198,17 +225,21 @@ class EntryView:
     def finish(self, why: str = "stop", /) -> list[Markup]:
         return []
 
-    def _describe(self, item: Item) -> list[EntryBlock]:
+    def _describe(self, item: Item, number: int) -> list[EntryBlock]:
         match item:
             case AssistantCanister(content=content):
                 return [_describe_content(each) for each in content]
             case InvocationCanister(identifier=identifier, name=name, raw=raw, arguments=arguments):
-                self._names[identifier] = name
-                return [EntryBlock("call", name, raw or _argument_text(arguments or {}))]
+                argument = next((str(each) for each in (arguments or {}).values()), "")
+                self._calls[identifier] = OpenCall(name, number, display(argument, _MAX_ARGUMENT))
+                return [EntryBlock("call", name, raw or msgspec.json.encode(arguments or {}).decode())]
             case ResultCanister(invocation_id=identifier, error=error):
                 category, message = (error.category, error.message) if error else ("", "")
                 text = "\n".join([_content_text(each) for each in item.content]) or message
-                return [EntryBlock("result", self._names.pop(identifier, ""), text, error=category)]
+                call = self._calls.pop(identifier, None)
+                took = _describe_span(self._replied_at, item.timestamp)
+                name = call.name if call else ""
+                return [EntryBlock("result", name, text, error=category, took=took, call=call)]
             case UserCanister() | DocumentCanister() | SupervisorCanister():
                 self._prompt = ""
                 kind = "system" if isinstance(item, SupervisorCanister) else "user"
@@ -261,6 +292,23 @@ class PieceView:
                 return self._runs.setdefault(identifier, PieceView(f"{self._name}-{identifier}")).feed(inner)
             case _:
                 return []
+
+
+def _describe_reply(took: ReplyTook, ended_at: datetime | None) -> str:
+    tokens = [
+        f"{format_tokens(took.usage[name])} {word}"
+        for name, word in (("input", "in"), ("output", "out"))
+        if took.usage.get(name)
+    ]
+    parts = [_describe_span(took.began_at, ended_at), ", ".join(tokens), format_cost(took.cost)]
+    return " · ".join([each for each in parts if each])
+
+
+def _describe_span(began_at: datetime | None, ended_at: datetime | None) -> str:
+    """Return the seconds between two times, "" if one is not known."""
+    if began_at is None or ended_at is None:
+        return ""
+    return f"{format_seconds(max(0.0, (ended_at - began_at).total_seconds()))} s"
 
 
 def _describe_content(content: Any) -> EntryBlock:

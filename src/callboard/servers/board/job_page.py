@@ -21,6 +21,7 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import BaseRoute, Route
 
 from callboard import __version__
+from callboard.coding.job import UNTESTED
 from callboard.core import Event
 from callboard.jobs.activity import find_new_pieces, read_activities, read_draft
 from callboard.jobs.job import END_STATES, QUEUE, Approval, DurableJob, JobSummary
@@ -36,7 +37,7 @@ from callboard.servers.board.browser import (
     send_updates,
 )
 from callboard.servers.board.entry_view import DiffLine, EntryView, PieceView, show_arguments, split_diff
-from callboard.servers.board.templating import render
+from callboard.servers.board.templating import format_duration, render
 from callboard.text.display import display
 from callboard.text.truncate import truncate
 
@@ -219,7 +220,7 @@ MAX_ANSWERED: Final = 3
 _MAX_FACT: Final = 1000
 MOST_ROUNDS: Final = 500
 """Maximum rounds in the timeline. The last rounds are shown."""
-_LONG: Final = frozenset({"text", "summary", "diff"})
+_LONG: Final = frozenset({"text", "summary", "diff", "tests", "branch"})
 
 
 class JobFact(NamedTuple):
@@ -279,7 +280,8 @@ async def render_parts(
         ("keep", "Keep as a test", job.has_ended and common["can_keep"]),
     ]
     return {
-        "facts": render("job_facts.html", {**values, "facts": list_facts(job), "why": describe_state(job)}),
+        "state": render("job_state.html", {**values, "why": describe_state(job)}),
+        "facts": render("job_facts.html", {**values, "facts": list_facts(job)}),
         "waits": render(
             "job_waits.html", {**values, "answered": answered, "opened": opened, "is_answered": is_answered}
         ),
@@ -303,23 +305,42 @@ def list_facts(job: JobSummary) -> list[JobFact]:
         JobFact("Tokens out", f"{usage['output']:,}" if usage.get("output") else ""),
         JobFact("of them reasoning", f"{usage['reasoning']:,}" if usage.get("reasoning") else ""),
         JobFact("Cost", format_cost(job.cost)),
-        JobFact("Made", "", job.created_at),
-        JobFact("Begun", "", job.started_at),
-        JobFact("Ended", "", job.completed_at),
+        JobFact("Created", "", job.created_at),
+        JobFact("Started", "", job.started_at),
+        JobFact("Finished", "", job.completed_at),
+        JobFact("Duration", _describe_duration(job)),
         JobFact("Directory", job.directory),
         JobFact("Queue", "" if job.queue == QUEUE else job.queue),
         JobFact("Attempts", str(job.attempts) if job.attempts > 1 else ""),
         JobFact("Schedule", job.schedule),
-        JobFact("Made from", f"{parent} at round {parent_round}" if parent else "", link=parent),
+        JobFact("Forked from", f"{parent} after round {parent_round}" if parent else "", link=parent),
     ]
     return [row._replace(text=truncate(row.text, _MAX_FACT)) for row in rows if row.text or row.moment]
 
 
+def _describe_duration(job: JobSummary) -> str:
+    ended = job.completed_at if job.started_at else None
+    return format_duration((ended - job.started_at).total_seconds()) if ended and job.started_at else ""
+
+
+class FileDiff(NamedTuple):
+    """The part of a diff for one file, and its numbers of added and removed lines."""
+
+    name: str
+    lines: Sequence[DiffLine]
+    added: int
+    removed: int
+
+
 class JobOutcome(NamedTuple):
-    """The output of a job: its answer, its diff, and the rest as rows."""
+    """The output of a job: its answer, its tests, its diff by file, and the rest as rows."""
 
     text: str
-    diff: Sequence[DiffLine]
+    tests: str
+    verdict: str
+    """State of the tests: completed, failed or waiting (for jobs without tests)."""
+    branch: str
+    files: Sequence[FileDiff]
     hidden: int
     """Number of diff lines that are not shown."""
     rows: Sequence[JobFact]
@@ -337,9 +358,42 @@ def read_outcome(job: DurableJob) -> JobOutcome | None:
         for name, value in output.items()
         if value not in (None, "", [], {}) and name not in _LONG
     ]
-    text = truncate(str(output.get("text") or output.get("summary") or ""), MAX_TEXT)
-    hidden = max(0, len(lines) - MAX_DIFF_LINES) + diff.count("\n", MAX_DIFF)
-    return JobOutcome(text, lines[:MAX_DIFF_LINES], hidden, rows)
+    tests = display(str(output.get("tests") or ""), _MAX_FACT)
+    return JobOutcome(
+        text=truncate(str(output.get("text") or output.get("summary") or ""), MAX_TEXT),
+        tests=tests,
+        verdict="waiting" if tests.startswith(UNTESTED) else "failed" if output.get("missing") else "completed",
+        branch=display(str(output.get("branch") or ""), _MAX_FACT),
+        files=_split_files(lines[:MAX_DIFF_LINES]),
+        hidden=max(0, len(lines) - MAX_DIFF_LINES) + diff.count("\n", MAX_DIFF),
+        rows=rows,
+    )
+
+
+def _split_files(lines: Sequence[DiffLine]) -> list[FileDiff]:
+    """Split a diff at the headings of its files. A heading may have several lines."""
+    parts: list[list[DiffLine]] = []
+    for line in lines:
+        if not parts or (line.kind == "file" and parts[-1][-1].kind != "file"):
+            parts.append([])
+        parts[-1].append(line)
+    return [
+        FileDiff(
+            name=_file_name(part),
+            lines=part,
+            added=sum(line.kind == "added" for line in part),
+            removed=sum(line.kind == "removed" for line in part),
+        )
+        for part in parts
+    ]
+
+
+def _file_name(lines: Sequence[DiffLine]) -> str:
+    """Return the file's name after the change, or the one before it if the file was removed."""
+    headings = [line.text for line in lines if line.kind == "file"]
+    names = [text[4:] for begin in ("+++ ", "--- ") for text in headings if text.startswith(begin)]
+    named = next((name for name in names if name != "/dev/null"), "Diff")
+    return display(named.removeprefix("a/").removeprefix("b/"), _MAX_FACT)
 
 
 def _describe(value: Any, levels: int = 5) -> str:

@@ -24,6 +24,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
 from callboard.profiles import format_cost
+from callboard.servers.board.markup import format_json_text, render_markdown
 from callboard.servers.gateway.traffic_values import RequestRow
 from callboard.text.display import make_visible
 from callboard.text.truncate import truncate
@@ -85,6 +86,8 @@ def environment() -> Environment:
         seconds=format_seconds,
         moment=to_time,
         remarks=list_remarks,
+        markdown=render_markdown,
+        pretty=format_json_text,
     )
     return made
 

@@ -3,6 +3,11 @@
 
 for (const form of document.querySelectorAll("form[data-send]")) form.requestSubmit();
 
+document.addEventListener("click", ({ target }) => {
+  if (!target.dataset?.copy) return;
+  navigator.clipboard.writeText(target.dataset.copy).then(() => (target.textContent = "Copied"));
+});
+
 const byId = (id) => document.getElementById(id);
 const parse = (html) => {
   const template = document.createElement("template");
