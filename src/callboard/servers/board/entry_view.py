@@ -106,7 +106,7 @@ class EntryBlock:
     """
 
     def __init__(
-        self, kind: str, title: str, text: str = "", *, error: str = "", took: str = "", call: OpenCall | None = None
+        self, kind: str, title: str, text: str = "", *, error: str = "", took: str = "", call: PendingCall | None = None
     ) -> None:
         self.kind = kind
         self.title = display(title, _MAX_TITLE)
@@ -137,7 +137,7 @@ class EntryBlock:
         return show_arguments(read_object(self._whole), MAX_SHOWN) if self.kind == "call" else ()
 
 
-class OpenCall(NamedTuple):
+class PendingCall(NamedTuple):
     """A call without a result: its tool, its entry, and the beginning of its first argument."""
 
     name: str
@@ -201,7 +201,7 @@ class EntryView:
 
     def __init__(self, place: str) -> None:
         self._place = place
-        self._calls: dict[str, OpenCall] = {}
+        self._calls: dict[str, PendingCall] = {}
         self._replied_at: datetime | None = None
         self._prompt = ""
         """The prompt that no canister has repeated yet."""
@@ -231,7 +231,7 @@ class EntryView:
                 return [_describe_content(each) for each in content]
             case InvocationCanister(identifier=identifier, name=name, raw=raw, arguments=arguments):
                 argument = next((str(each) for each in (arguments or {}).values()), "")
-                self._calls[identifier] = OpenCall(name, number, display(argument, _MAX_ARGUMENT))
+                self._calls[identifier] = PendingCall(name, number, display(argument, _MAX_ARGUMENT))
                 return [EntryBlock("call", name, raw or msgspec.json.encode(arguments or {}).decode())]
             case ResultCanister(invocation_id=identifier, error=error):
                 category, message = (error.category, error.message) if error else ("", "")
