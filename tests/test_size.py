@@ -8,11 +8,11 @@ from pathlib import Path
 
 PACKAGE = Path(__file__).parents[1] / "src/callboard"
 BUDGETS = {
-    "servers": 15_919,
+    "servers": 16_143,
     "coding": 12_742,
     "wires": 9_029,
-    "cli": 8_127,
-    "jobs": 6_727,
+    "cli": 8_134,
+    "jobs": 7_055,
     "dialects": 6_274,
     "providers": 4_216,
     "mcp": 3_797,
@@ -35,8 +35,8 @@ BUDGETS = {
     "root": 393,
 }
 """Lines of each room, and of the modules beside the rooms ("root")."""
-FILES = 501
-TEST_LINES = 91_423
+FILES = 503
+TEST_LINES = 91_590
 
 
 def count_lines(folder):
