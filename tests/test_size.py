@@ -8,7 +8,7 @@ from pathlib import Path
 
 PACKAGE = Path(__file__).parents[1] / "src/callboard"
 BUDGETS = {
-    "servers": 16_143,
+    "servers": 16_560,
     "coding": 12_742,
     "wires": 9_029,
     "cli": 8_134,
@@ -35,8 +35,8 @@ BUDGETS = {
     "root": 393,
 }
 """Lines of each room, and of the modules beside the rooms ("root")."""
-FILES = 503
-TEST_LINES = 91_590
+FILES = 504
+TEST_LINES = 91_878
 
 
 def count_lines(folder):

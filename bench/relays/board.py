@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 from bench.relays import FRONTS
 from starlette.types import ASGIApp
 
-from callboard.core import Request
+from callboard.core import Request, UserCanister
 from callboard.servers.gateway import BackendSettings, GatewaySettings
 from callboard.servers.gateway.app import ReplyEndpoint, application
 from callboard.servers.gateway.endpoints import Services
@@ -47,7 +47,7 @@ KINDS = {
 
 def own_cost(chunks: int) -> float:
     """CPU microseconds of the log alone for a request whose reply comes and goes in so many chunks: the best of 15."""
-    log, request = RequestLog(), Request("m", ())
+    log, request = RequestLog(), Request("m", (UserCanister("x" * 600),))
     answer: Any = SimpleNamespace(status=200, headers={}, content_type="text/event-stream")
 
     def live(*, on: bool) -> None:
@@ -57,7 +57,7 @@ def own_cost(chunks: int) -> float:
         entry = log.begin("responses", "bench/1.0", "ann")
         entry.set_body(b"x" * 600)
         exchange: Any = SimpleNamespace(request=request, record=record, body={})
-        entry.set_exchange(exchange)
+        log.set_exchange(entry, exchange)
         nothing: Any = None
         observer = ReplyObserver(record)
         observer.on_answer(nothing, nothing, nothing, answer)

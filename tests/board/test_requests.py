@@ -8,7 +8,7 @@ import pytest
 from playwright.sync_api import expect
 from tests.board.conftest import GatewayProgram
 
-from callboard.core import TextPiece
+from callboard.core import InvocationEnded, InvocationStarted, ReplyEnded, TextPiece, Usage
 from callboard.evaluation.suites import load_file, recorded_path
 from callboard.testing import FakeBackend, Silence, StatusReply
 
@@ -32,6 +32,9 @@ def answer(body):
         return StatusReply(400, {"error": {"message": f"no {HOSTILE}"}})
     if "wait" in question:
         return Silence([TextPiece("One moment.")])
+    if "forecast" in question:
+        started = InvocationStarted(0, "call_1", "weather")
+        return [started, InvocationEnded(0, "call_1", "weather", {}, "{}"), Usage(1200, 30), ReplyEnded("invocations")]
     if "weather" in question:
         return 'Let me see.\n<tool_call>\n{"name": "weather", "arguments": {"city": "Oslo"}}\n</tool_call>'
     return f"Hello, who is there? {HOSTILE}"
@@ -40,15 +43,16 @@ def answer(body):
 class AskedGateway(GatewayProgram):
     """A gateway that a client asks."""
 
-    def open(self, question, model="qwen2.5-coder-7b"):
+    def open(self, question, model="qwen2.5-coder-7b", earlier=(), **more):
         """The beginning of a reply."""
-        body = {"model": model, "messages": [{"role": "user", "content": question}], "tools": TOOLS, "stream": True}
+        messages = [*earlier, {"role": "user", "content": question}]
+        body = {"model": model, "messages": messages, "tools": TOOLS, "stream": True}
         url = self.url.replace("/board/", "/v1/chat/completions")
-        headers = {"content-type": "application/json"}
+        headers = {"content-type": "application/json", **more}
         return urllib.request.urlopen(urllib.request.Request(url, json.dumps(body).encode(), headers))
 
-    def ask(self, *question):
-        with suppress(urllib.error.HTTPError), self.open(*question) as reply:
+    def ask(self, *question, **more):
+        with suppress(urllib.error.HTTPError), self.open(*question, **more) as reply:
             reply.read()
 
 
@@ -65,7 +69,7 @@ def gateway(jobs):
 @pytest.mark.parametrize("options", [{}, {"color_scheme": "dark"}, {"viewport": {"width": 390, "height": 800}}])
 def test_the_pages_of_requests(gateway, visit, look, options):
     for question in ("Hi", "What is the weather in Oslo?", "Please fail", "Hi again"):
-        gateway.ask(question)
+        gateway.ask(question, **{"session-id": "run of today", "user-agent": "codex_exec/0.169"})
     visitor = visit(gateway, **options)
     page = visitor.open("requests")
     expect(page.locator("#status")).to_have_text("live")
@@ -88,6 +92,27 @@ def test_a_request_is_seen_without_loading_the_page_anew(gateway, visit):
     expect(page.locator("#rows")).to_contain_text("No matching requests")
     gateway.ask("Hi", "gpt-5")
     expect(page.locator("#rows tbody tr")).to_have_count(1)
+
+
+@pytest.mark.parametrize("options", [{}, {"color_scheme": "dark"}, {"viewport": {"width": 390, "height": 800}}])
+def test_a_session_is_one_row_and_opens_to_its_turns(gateway, visit, look, options):
+    named = {"x-session-id": f"ses_{len(options)}_{len(str(options))}", "user-agent": "opencode/1.18 ai-sdk"}
+    gateway.ask("The forecast for Oslo?", **named)
+    page = visit(gateway, **options).open("requests")
+    page.locator("#sessions tbody a").first.click()
+    expect(page.get_by_role("heading", level=1)).to_contain_text("opencode")
+    turns = page.get_by_role("region", name="Turns").locator("tbody tr")
+    expect(turns).to_have_count(1)
+    called = {"id": "call_1", "type": "function", "function": {"name": "weather", "arguments": "{}"}}
+    result = {"role": "tool", "tool_call_id": "call_1", "content": "Error: no such city"}
+    gateway.ask("Hi", earlier=[{"role": "assistant", "content": None, "tool_calls": [called]}, result], **named)
+    expect(turns).to_have_count(2)  # without a reload
+    expect(turns.first).to_contain_text("1 failed")
+    look(page, "" if options else "board-session")
+    turns.last.get_by_role("link").click()
+    expect(page.locator("#sides")).to_contain_text("Hello, who is there?")
+    page.get_by_role("link", name="opencode").click()
+    expect(turns).to_have_count(2)
 
 
 def test_what_was_opened_stays_open_while_a_request_is_answered(gateway, visit):

@@ -11,7 +11,7 @@ from tests.servers.gateway.conftest import Served, behind
 from tests.servers.gateway.conftest import serve_gateway as serving
 
 from callboard.cli.eval_add import keep_reply
-from callboard.core import ReplyEnded, TextPiece, Usage
+from callboard.core import InvocationEnded, InvocationStarted, ReplyEnded, TextPiece, Usage
 from callboard.evaluation.suites import load_file, recorded_path
 from callboard.profiles import Prices
 from callboard.servers.board.app import Board, BoardParts
@@ -244,3 +244,31 @@ async def test_a_request_that_is_not_there(on_gateway):
         answer = await visitor._served.get("/board/requests/abc-1", **visitor.headers)
     assert answer.status == 404
     assert "not in the log" in answer.text
+
+
+async def test_a_session_and_its_turns_in_order(on_gateway):
+    headers = {"x-session-id": f"ses_1 {HOSTILE}", "user-agent": f"opencode/1.18 {HOSTILE}"}
+    called = {"id": "c1", "type": "function", "function": {"name": "weather", "arguments": "{}"}}
+    asked = [
+        *ASK["messages"],
+        {"role": "assistant", "content": None, "tool_calls": [called]},
+        {"role": "tool", "tool_call_id": "c1", "content": "Error: no such city"},
+    ]
+    replies = [[InvocationStarted(0, "c1", "weather"), InvocationEnded(0, "c1", "weather", {}, "{}")], "Hello"]
+    async with FakeBackend([*replies, "Alone"]) as backend, on_gateway(backend) as (served, visitor):
+        await served.post("chat", {**ASK, "tools": TOOLS}, headers)
+        await served.post("chat", {**ASK, "messages": asked, "tools": TOOLS}, headers)
+        await served.post("chat", ASK)
+        page = await visitor.get("/requests")
+        [path] = set(re.findall(r'href="/board(/requests/sessions/[0-9a-f]{20})"', page))
+        session = await visitor.get(path)
+        one = await visitor.get(links(session)[0])
+        filtered = await visitor.get("/requests?client=opencode")
+        missing = await served.get("/board/requests/sessions/nothing", **visitor.headers)
+    first, second, third = links(page)[::-1]
+    assert links(session) == [first, second]
+    assert set(links(filtered)) == {first, second}
+    assert third in links(page)
+    assert "1 failed" in session
+    assert f'href="/board{path}"' in one
+    assert missing.status == 404

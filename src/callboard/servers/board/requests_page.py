@@ -125,6 +125,7 @@ async def _render_sides(
         "place": place,
         "other_events": await traffic.read_as(view.row.identifier, place, dialect) if dialect else (),
         "earlier": await _find_earlier(board, view),
+        "session": traffic.find_session(view.row.session),
         "key": digest(view),
         "reply_keys": [digest((each, view.answer)) for each in view.replies],
     }
@@ -151,9 +152,43 @@ def _read_place(text: str, view: RequestView) -> int:
     return last if number is None else min(number, last)
 
 
+def session_routes(board: Board) -> Sequence[BaseRoute]:
+    async def show(request: Request) -> Response:
+        _, parts, name = await _render_session(board, board.values(request), _read_identifier(request))
+        return board.render(request, "session.html", parts=parts, name=name)
+
+    async def stream(request: Request) -> Response:
+        return send_updates(board, request, _follow_session(board, board.values(request), _read_identifier(request)))
+
+    return [Route("/requests/sessions/{identifier}", show), Route("/requests/sessions/{identifier}/live", stream)]
+
+
+async def _follow_session(board: Board, values: Mapping[str, Any], identifier: str) -> AsyncGenerator[PageUpdate]:
+    last = ""
+    while True:
+        key, markup, _ = await _render_session(board, values, identifier)
+        if key != last:
+            last = key
+            yield PageUpdate(event="parts", data={"session": markup})
+        if not await wait(board, LOOK_SECONDS):
+            return
+
+
+async def _render_session(board: Board, values: Mapping[str, Any], identifier: str) -> tuple[str, Markup, str]:
+    """Return the key, the markup and the title of a session, with the turns that are still in the log."""
+    session = traffic_of(board).find_session(identifier)
+    if session is None:
+        hint = "the gateway has only its latest sessions since it started"
+        raise CallerError("this session is not known, or no longer", path=identifier[:100], hint=hint)
+    rows = await traffic_of(board).turns(identifier)
+    key = digest((session, rows))
+    markup = render("session_parts.html", {**values, "session": session, "rows": rows, "key": key})
+    return key, markup, f"{session.client_name or 'Unnamed client'} {identifier[:6]}"
+
+
 LOOK_SECONDS: Final = 1.0
 """Seconds between polls while a browser watches the list."""
-_FILTERS: Final = ("model", "backend", "end", "problem")
+_FILTERS: Final = ("model", "client", "backend", "end", "problem")
 _ENDS: Final = ("open", "stop", "invocations", "length", "no_call", "failed", "refused", "left")
 
 
@@ -180,6 +215,7 @@ def routes(board: Board) -> Sequence[BaseRoute]:
             problems=PROBLEMS,
             ends=_ENDS,
             models=page.models,
+            clients=page.clients,
             backends=sorted({each.name for each in traffic_of(board).backends()}),
         )
 
@@ -189,6 +225,7 @@ def routes(board: Board) -> Sequence[BaseRoute]:
     return [
         Route("/requests", show),
         Route("/requests/live", stream),
+        *session_routes(board),
         *request_routes(board),
     ]
 
@@ -214,12 +251,17 @@ def _render_parts(
     known: Mapping[str, str] = MappingProxyType({}),
 ) -> dict[str, tuple[str, Markup]]:
     """Render the parts of the page, with their keys. Parts whose key is known are skipped."""
-    backends = traffic_of(board).backends()
+    backends, sessions = traffic_of(board).backends(), traffic_of(board).sessions()
     more: dict[str, dict[str, Any]] = {
         "backends": {"backends": backends},
-        "rows": {"page": page, "next_page": query._replace(before=page.cursor).encode() if page.cursor else ""},
+        "sessions": {"sessions": sessions},
+        "rows": {
+            "page": page,
+            "next_page": query._replace(before=page.cursor).encode() if page.cursor else "",
+            "sessions": {each.identifier for each in sessions},
+        },
     }
-    keys = {"backends": digest(backends), "rows": digest(page)}
+    keys = {name: digest(list(fields.values())) for name, fields in more.items()}
     shared = {**values, "now": now()}
     return {
         name: (keys[name], render(f"requests_{name}.html", {**shared, **fields, "key": keys[name]}))

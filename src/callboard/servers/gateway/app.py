@@ -42,6 +42,7 @@ from callboard.servers.gateway.metrics import Metrics
 from callboard.servers.gateway.request_body import BudgetShare, read_body
 from callboard.servers.gateway.request_log import LoggedRequest
 from callboard.servers.gateway.response_stream import respond, send_json
+from callboard.servers.gateway.sessions import read_header
 from callboard.servers.gateway.settings import GatewaySettings
 from callboard.servers.gateway.websocket import ResponsesWebSocket
 from callboard.telemetry import NO_SPAN, Span, names, open_span, switch
@@ -218,7 +219,9 @@ class ReplyEndpoint:
             with caller, BudgetShare(gateway.request_budget) as share:
                 await caller.count()
                 if requests is not None:  # after the key check: clients without a key must not push out others' entries
-                    entry = requests.begin(front.name, headers.get("user-agent", ""), owner)
+                    entry = requests.begin(
+                        front.name, headers.get("user-agent", ""), owner, session=read_header(headers)
+                    )
                 body, data = await read(share)
                 if entry is not None:
                     entry.set_body(data)
@@ -237,8 +240,8 @@ class ReplyEndpoint:
                 )
                 exchange = await self._handler(request)
                 set_log_subject(request=exchange.identifier)
-                if entry is not None:
-                    entry.set_exchange(exchange)
+                if requests is not None and entry is not None:
+                    requests.set_exchange(entry, exchange)
                 await respond(exchange, receive, send_and_watch, gateway.settings.heartbeat)
         except HttpError as error:
             if entry is not None:

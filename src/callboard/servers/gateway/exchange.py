@@ -25,10 +25,13 @@ from callboard.core import (
     InvocationIncomplete,
     InvocationStarted,
     Note,
+    ReasoningPiece,
+    RefusalPiece,
     ReplyEnded,
     ReplyFailed,
     Request,
     Stage,
+    TextPiece,
     Usage,
 )
 from callboard.providers.http_exchange import ExchangeObserver
@@ -71,6 +74,8 @@ _OVERLOADED = 529
 _MAX_NAME = 100
 """Maximum characters of a field's name in the log."""
 
+_TOKENS: Final = frozenset([TextPiece, ReasoningPiece, RefusalPiece, InvocationStarted])
+"""Events with which the output of a model begins."""
 _NO_SECRETS = Redactor()
 
 Batches: TypeAlias = AsyncGenerator[list[Event]]
@@ -142,12 +147,15 @@ class ReplyRecord(msgspec.Struct, kw_only=True, eq=False):
         """Keep and log the alerts for the answer's headers, and the fields that the client's wire lacks."""
         self.costs.feed(events)
         self.add_lost_fields(untranslated_fields(events, self.front))
+        entry = self.log_entry
+        if entry is not None and entry.token_seconds is None and any(type(each) in _TOKENS for each in events):
+            entry.token_seconds = time.monotonic() - entry.began
         for event in events:
             if type(event) is Note:
                 self._add_note(event)
             elif type(event) is InvocationStarted:
-                if self.log_entry is not None:
-                    self.log_entry.recovered += event.found_in != "wire"
+                if entry is not None:
+                    entry.add_call(event)
             elif (type(event) is InvocationEnded and event.arguments is None) or type(event) is InvocationIncomplete:
                 _log_malformed_arguments(self.backend_name, event)
 

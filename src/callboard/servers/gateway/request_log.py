@@ -6,8 +6,8 @@ read again from the bytes. To keep the events would cost a long stream a tenth o
 take memory that the next reply cannot use.
 
 Laws: the log holds at most `max_requests` and about `max_bytes`, and drops the oldest first. A dropped request takes no
-more memory while it is answered. No header is kept except the client's User-Agent, and of a key only its name. A key
-that a client sent is masked if a backend repeats it.
+more memory while it is answered. No header is kept except the client's User-Agent and the name of its session, and of a key
+only its name. A key that a client sent is masked if a backend repeats it.
 """
 
 from __future__ import annotations
@@ -20,13 +20,14 @@ from typing import Any, Final
 import msgspec
 from msgspec.structs import replace
 
-from callboard.core import Note, ReplyFailed, Request
+from callboard.core import InvocationStarted, Note, ReplyFailed, Request
 from callboard.modes import Plan
 from callboard.providers.http_model import NO_HEADERS, HttpModel, PreparedRequest
 from callboard.providers.transport import HttpResponse
 from callboard.servers.gateway.auth import short_owner
 from callboard.servers.gateway.exchange import Exchange, ReplyRecord
 from callboard.servers.gateway.redaction import Redactor, is_placeholder, select_declarations
+from callboard.servers.gateway.sessions import RequestSession, SessionLog, read_body
 
 MAX_REQUESTS: Final = 500
 MAX_BYTES: Final = 64 * 1024 * 1024
@@ -114,13 +115,21 @@ class LoggedRequest(msgspec.Struct, kw_only=True, eq=False):
     replies: list[RecordedReply] = []
     notes: list[Note] = []
     """Notes on changes to the reply. All other events are read again from the bytes of the replies."""
+    tools: list[str] = []
+    """Names of the tools that the reply calls."""
+    failed_calls: int = 0
+    """Number of these calls that failed, by the results in later requests."""
     recovered: int = 0
     """Number of calls found in text."""
+    session: RequestSession | None = None
+    """The session of the request. None if it is not known yet, or if the board sent the request."""
     answer: CutBytes = msgspec.field(default_factory=CutBytes)
     """The body of the answer that the client got."""
     status: int = 0
     first_at: float | None = None
     """Seconds from arrival to the first byte for the client."""
+    token_seconds: float | None = None
+    """Seconds from arrival to the first text, reasoning or call of the reply."""
     seconds: float | None = None
     """Seconds from arrival to the end. None until the request is answered."""
     record: ReplyRecord = msgspec.field(default_factory=lambda: ReplyRecord(front=""))
@@ -186,6 +195,14 @@ class LoggedRequest(msgspec.Struct, kw_only=True, eq=False):
         if len(self.notes) < _MAX_NOTES:
             self.notes.append(note)
 
+    def add_call(self, call: InvocationStarted) -> None:
+        name = call.name[:_MAX_NAME]
+        if len(self.tools) < _MAX_NOTES:
+            self.tools.append(name)
+        self.recovered += call.found_in != "wire"
+        if self.session is not None:
+            self.session.add_call(self.identifier, call.identifier, name)
+
     def add_sent(self, data: bytes) -> None:
         if self.first_at is None and data:
             self.first_at = time.monotonic() - self.began
@@ -200,6 +217,8 @@ class LoggedRequest(msgspec.Struct, kw_only=True, eq=False):
         if token and not is_placeholder(token):
             self._mask(token)
         self.status, self.seconds = status, seconds
+        if self.session is not None:
+            self.session.add_reply(self)
         self.record.token = self.record.beta = ""
 
     def clear(self) -> None:
@@ -230,6 +249,7 @@ class RequestLog:
     """
 
     def __init__(self, max_requests: int = MAX_REQUESTS, max_bytes: int = MAX_BYTES) -> None:
+        self.sessions = SessionLog()
         self.name = secrets.token_hex(3)
         """Prefix of the identifiers, which makes them unique across processes and restarts."""
         self._max_requests = max_requests
@@ -246,9 +266,16 @@ class RequestLog:
         return self._cost
 
     def begin(
-        self, front: str, client: str = "", owner: str = "", *, again_of: str = "", variant: str = ""
+        self,
+        front: str,
+        client: str = "",
+        owner: str = "",
+        *,
+        session: str = "",
+        again_of: str = "",
+        variant: str = "",
     ) -> LoggedRequest:
-        """Add a request to this front, from a client that is allowed to send it."""
+        """Add a request to this front, from a client that is allowed to send it. `session` is its own session's name."""
         self._count += 1
         entry = LoggedRequest(
             at=time.time(),
@@ -261,11 +288,23 @@ class RequestLog:
             variant=variant,
             on_cost=self._add_cost,
         )
+        if session:
+            entry.session = self.sessions.join(entry, session)
         self._entries[entry.identifier] = entry
         self._cost += entry.cost
         if len(self._entries) > self._max_requests or self._cost > self._max_bytes:
             self._evict()
         return entry
+
+    def set_exchange(self, entry: LoggedRequest, exchange: Exchange) -> None:
+        """Add what a client's request says: its conversation, its session, and the results of earlier calls."""
+        entry.set_exchange(exchange)
+        if entry.session is None:
+            entry.session = self.sessions.join(entry, read_body(exchange.body), exchange.request)
+        for identifier in entry.session.take_failures(exchange.request):
+            if (earlier := self.get(identifier)) is not None:
+                earlier.failed_calls += 1
+                earlier.view = None
 
     def get(self, identifier: str) -> LoggedRequest | None:
         return self._entries.get(identifier)

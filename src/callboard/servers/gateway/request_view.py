@@ -23,8 +23,9 @@ from callboard.dialects import get_dialect
 from callboard.modes import Plan, get_mode
 from callboard.servers.gateway.redaction import Redactor, find_credentials, select_declarations
 from callboard.servers.gateway.request_log import CutBytes, LoggedRequest, RecordedReply
-from callboard.servers.gateway.traffic_values import ReplyView, RequestRow, RequestView
-from callboard.text.display import escape
+from callboard.servers.gateway.sessions import RequestSession
+from callboard.servers.gateway.traffic_values import ReplyView, RequestRow, RequestView, SessionRow
+from callboard.text.display import display, escape
 from callboard.text.sse import SSEDecoder
 from callboard.text.truncate import truncate
 from callboard.wires import DecodeContext
@@ -130,6 +131,7 @@ MAX_TEXT: Final = 128 * 1024
 MAX_EVENTS: Final = 2000
 """Maximum events of a reply on a page."""
 _MAX_NOTE: Final = 500
+_MAX_TOOL: Final = 80
 _UNMASKED: Final = "(not shown: the request declares more credentials than can be masked)"
 _TOO_DEEP: Final = "(not shown: nested too deep)"
 
@@ -142,6 +144,24 @@ def view_row(entry: LoggedRequest) -> RequestRow:
     if is_final and not entry.is_gone:
         entry.view = row
     return row
+
+
+def view_session(session: RequestSession) -> SessionRow:
+    return SessionRow(
+        identifier=session.identifier,
+        name=display(session.name),
+        client=display(session.client),
+        key=session.key,
+        at=session.at,
+        last_at=session.last_at,
+        turns=session.turns,
+        models=tuple([display(name) for name in session.models]),
+        tools=tuple([(display(name, _MAX_TOOL), count.calls, count.failed) for name, count in session.tools.items()]),
+        input=session.input,
+        output=session.output,
+        cost=session.cost if session.is_cost_known else None,
+        token_seconds=session.token_seconds / session.token_count if session.token_count else None,
+    )
 
 
 def view_request(entry: LoggedRequest) -> RequestView:
@@ -183,7 +203,7 @@ def _make_row(entry: LoggedRequest) -> RequestRow:
         number=entry.number,
         at=entry.at,
         front=entry.front,
-        client=entry.client,
+        client=display(entry.client),
         key=entry.key,
         model=entry.model,
         backend=record.backend_name,
@@ -201,6 +221,11 @@ def _make_row(entry: LoggedRequest) -> RequestRow:
         notes=tuple([f"{note.kind}: {truncate(mask(note.text), _MAX_NOTE)}" for note in notes[:50] if not note.unsent]),
         repaired=sum([note.kind in ("repaired", "coerced") for note in notes]),
         recovered=entry.recovered,
+        session="" if entry.session is None else entry.session.identifier,
+        tools=tuple([display(name, _MAX_TOOL) for name in entry.tools]),
+        failed_calls=entry.failed_calls,
+        token_seconds=entry.token_seconds,
+        cost=record.costs.total,
         again_of=entry.again_of,
         variant=entry.variant,
     )

@@ -38,6 +38,7 @@ from callboard.servers.gateway.request_view import (
     view_dialect,
     view_request,
     view_row,
+    view_session,
 )
 from callboard.servers.gateway.response_stream import Message, respond
 from callboard.servers.gateway.spending import ReplyCosts
@@ -50,6 +51,7 @@ from callboard.servers.gateway.traffic_values import (
     RequestView,
     RowFilter,
     RowPage,
+    SessionRow,
 )
 
 log = logging.getLogger("callboard.gateway")
@@ -85,6 +87,18 @@ class Traffic:
             if not entry.is_gone:
                 rows.append(await run_in_thread_if_large(entry.cost, partial(view_row, entry)))
         return select_page(rows, row_filter, before, limit)
+
+    def sessions(self, limit: int = PAGE_SIZE) -> list[SessionRow]:
+        """Return the sessions with the latest requests."""
+        return [view_session(each) for each in self._log.sessions.newest()[:limit]]
+
+    def find_session(self, identifier: str) -> SessionRow | None:
+        session = self._log.sessions.get(identifier)
+        return None if session is None else view_session(session)
+
+    async def turns(self, identifier: str) -> tuple[RequestRow, ...]:
+        """Return the requests of a session that are still in the log, in order."""
+        return (await self.page(RowFilter(session=identifier), limit=len(self._log))).rows[::-1]
 
     async def view(self, identifier: str) -> RequestView:
         """Return one request. Raises CallerError if it is not in the log."""
@@ -217,7 +231,8 @@ def select_page(rows: Sequence[RequestRow], row_filter: RowFilter, before: str, 
     chosen = [row for row in rows if (last is None or row.number < last) and row_filter.matches(row)]
     shown = tuple(chosen[:limit])
     cursor = str(shown[-1].number) if len(chosen) > limit else ""
-    return RowPage(shown, cursor, tuple(sorted({row.model for row in rows if row.model})))
+    models, clients = {row.model for row in rows if row.model}, {row.client_name for row in rows if row.client_name}
+    return RowPage(shown, cursor, tuple(sorted(models)), tuple(sorted(clients)))
 
 
 async def _stay() -> Message:

@@ -14,6 +14,24 @@ PROBLEMS: Final[Sequence[str]] = ("failed", "dropped", "repaired", "recovered")
 """Problems that a filter of the list can select."""
 
 
+_CLIENTS: Final = (
+    ("claude-cli", "Claude Code"),
+    ("codex", "Codex"),
+    ("qwencode", "Qwen Code"),
+    ("geminicli", "Gemini CLI"),
+    ("opencode", "opencode"),
+)
+"""Beginnings of the `User-Agent` of coding clients, in lower case, and the names of the clients."""
+_MAX_CLIENT: Final = 40
+
+
+def name_client(user_agent: str) -> str:
+    """Return the name of a client for people: the product in its `User-Agent`."""
+    known = user_agent[:_MAX_CLIENT].lower()
+    product = user_agent.split("/", 1)[0][:_MAX_CLIENT].strip()
+    return next((name for prefix, name in _CLIENTS if known.startswith(prefix)), product)
+
+
 class RequestRow(msgspec.Struct, frozen=True, kw_only=True):
     identifier: str
     number: int
@@ -41,8 +59,20 @@ class RequestRow(msgspec.Struct, frozen=True, kw_only=True):
     repaired: int = 0
     recovered: int = 0
     """Number of calls found in text."""
+    session: str = ""
+    tools: tuple[str, ...] = ()
+    """Names of the called tools, one for each call."""
+    failed_calls: int = 0
+    token_seconds: float | None = None
+    """Seconds to the first text, reasoning or call."""
+    cost: float | None = None
+    """Cost in US dollars. None if it is not known."""
     again_of: str = ""
     variant: str = ""
+
+    @property
+    def client_name(self) -> str:
+        return name_client(self.client)
 
     @property
     def is_open(self) -> bool:
@@ -51,6 +81,39 @@ class RequestRow(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def is_failure(self) -> bool:
         return self.end in {"failed", "refused"}
+
+
+class SessionRow(msgspec.Struct, frozen=True, kw_only=True):
+    """The sums of the requests of one session, including those that have left the log."""
+
+    identifier: str
+    name: str
+    """The client's own name of the session."""
+    client: str
+    key: str
+    at: float
+    last_at: float
+    turns: int
+    models: tuple[str, ...]
+    tools: tuple[tuple[str, int, int], ...]
+    """Name, calls and failed calls of each tool."""
+    input: int
+    output: int
+    cost: float | None
+    token_seconds: float | None
+    """Mean time to the first token of a reply, in seconds."""
+
+    @property
+    def client_name(self) -> str:
+        return name_client(self.client)
+
+    @property
+    def calls(self) -> int:
+        return sum([calls for _, calls, _ in self.tools])
+
+    @property
+    def failed_calls(self) -> int:
+        return sum([failed for _, _, failed in self.tools])
 
 
 class ReplyView(msgspec.Struct, frozen=True, kw_only=True):
@@ -86,7 +149,9 @@ class RowFilter(msgspec.Struct, frozen=True, kw_only=True):
     model: str = ""
     backend: str = ""
     end: str = ""
+    client: str = ""
     problem: str = ""
+    session: str = ""
     again_of: str = ""
     """Identifier of the request that the listed ones repeat."""
 
@@ -95,6 +160,8 @@ class RowFilter(msgspec.Struct, frozen=True, kw_only=True):
             (self.model, row.model),
             (self.backend, row.backend),
             (self.end, row.end),
+            (self.client, row.client_name),
+            (self.session, row.session),
             (self.again_of, row.again_of),
         )
         if any(value and value != own for value, own in named):
@@ -109,11 +176,12 @@ class RowFilter(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RowPage(msgspec.Struct, frozen=True):
-    """Rows, newest first, the cursor of the next page ("" if there is none), and all models of the log."""
+    """Rows, newest first, the cursor of the next page ("" if there is none), and all models and clients of the log."""
 
     rows: tuple[RequestRow, ...]
     cursor: str = ""
     models: tuple[str, ...] = ()
+    clients: tuple[str, ...] = ()
 
 
 class BackendState(msgspec.Struct, frozen=True):
