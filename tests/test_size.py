@@ -11,10 +11,10 @@ BUDGETS = {
     "servers": 16_560,
     "coding": 12_742,
     "wires": 9_029,
-    "cli": 8_134,
+    "cli": 8_192,
     "jobs": 7_055,
     "dialects": 6_274,
-    "providers": 4_216,
+    "providers": 4_550,
     "mcp": 3_797,
     "sandbox": 3_200,
     "evaluation": 2_778,
@@ -35,8 +35,8 @@ BUDGETS = {
     "root": 393,
 }
 """Lines of each room, and of the modules beside the rooms ("root")."""
-FILES = 504
-TEST_LINES = 91_878
+FILES = 506
+TEST_LINES = 92_051
 
 
 def count_lines(folder):

@@ -12,7 +12,7 @@ RIGHT = bytes(range(256)) * 400
 WRONG = RIGHT[::-1]
 SHA256 = hashlib.sha256(RIGHT).hexdigest()
 TINY = Catalogue(
-    (CatalogueEntry("tiny", "A tiny one", len(RIGHT), "Apache-2.0", SHA256, 512, 100, (Hub("maker/models", "tiny"),)),)
+    (CatalogueEntry("tiny", "A tiny one", len(RIGHT), "Apache-2.0", SHA256, 512, (Hub("maker/models", "tiny"),)),)
 )
 
 
@@ -63,9 +63,8 @@ def test_a_file_that_is_no_model(spawn, tmp_path, content):
     file = tmp_path / "wrong.gguf"
     file.write_bytes(content)
     seen = spawn([], command=("run", "--model", f"local:{file}", "Hi"))
-    assert (seen.code, seen.out, seen.said) == (1, "", ["Hi"])
-    assert seen.lines[0] == f"local:{file}: loading"
-    assert seen.lines[-1].startswith(f"callboard: {file}: llama.cpp cannot load it: ")
+    assert (seen.code, seen.out, seen.said) == (1, "", [])
+    assert seen.lines[0].startswith(f"callboard: {file}: not a GGUF file: ")
     assert seen.lines[-1].endswith(f"; see {PAGE}#modelfileerror")
 
 
@@ -83,7 +82,7 @@ def test_a_file_that_is_no_model(spawn, tmp_path, content):
     ],
 )
 async def test_a_pull_of_the_wrong_file(see, models, monkeypatch, sent, length, refused):  # noqa: PLR0917 - three are fixtures
-    monkeypatch.setattr("callboard.cli.models.shipped_catalogue", lambda: TINY)
+    monkeypatch.setattr("callboard.cli.models.known_models", lambda: TINY)
 
     async def serve(reader, writer):
         await reader.readuntil(b"\r\n\r\n")

@@ -14,6 +14,7 @@ from callboard.cli import app, interrupt
 from callboard.cli.doctor import _Progress, _write_facts
 from callboard.core import InvocationEnded, InvocationStarted, ReplyEnded, ReplyStarted, Usage
 from callboard.errors import CallerError
+from callboard.providers.local.memory import Memory
 from callboard.sandbox import find_sandbox
 from callboard.sandbox.detect import Candidate
 from callboard.sandbox.landlock import Landlock
@@ -158,7 +159,6 @@ def test_a_backend_that_does_not_answer(examine):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ([], "no backend"),
         (["--backend", "llama"], "not a URL"),
         (["--backend", "http://127.0.0.1:9/v1"], "--model NAME"),
         (["--backend", "http://127.0.0.1:9/v1", "--mode", "fast"], "no mode 'fast'"),
@@ -168,6 +168,18 @@ def test_what_cannot_be(arguments, said, invoke):
     result = invoke("doctor", *arguments)
     assert isinstance(result.exception, CallerError), result.exception
     assert said in str(result.exception)
+
+
+def test_without_a_backend_a_model_for_this_machine_is_recommended(invoke, monkeypatch):
+    monkeypatch.setattr("callboard.cli.doctor.read_memory", lambda: Memory(16 << 30, 13 << 30))
+    lines = invoke("doctor").stdout.splitlines()
+    assert lines[0] == "no backend was named; this machine: 14.0 of 17.2 GB of memory are free"
+    commands = [
+        "callboard models pull hf:unsloth/Qwen3.5-9B-GGUF/Qwen3.5-9B-Q4_K_M.gguf",
+        "callboard launch codex --local Qwen3.5-9B-Q4_K_M",
+    ]
+    assert [line.strip() for line in lines[-2:]] == commands
+    assert json.loads(invoke("doctor", "--json").stdout)["commands"] == commands
 
 
 @pytest.fixture

@@ -64,7 +64,6 @@ def test_each_of_the_five_first_commands_has_its_options():
         (["serve", "--backend", "llama"], 2, "--backend: llama is not a URL that a provider can be asked at; did you "),
         (["doctor", "--backend", "llama"], 2, "--backend: llama is not a URL that a provider can be asked at; did you"),
         (["serve"], 2, "--backend: no backend; set its URL, or --local NAME"),
-        (["doctor"], 2, "--backend: no backend; set its URL, or --local NAME"),
         (["debug"], 2, "--symptoms: missing 'symptoms' in input; write callboard debug \"...\", or give --issue"),
         (["build"], 2, "--description: missing 'description' in input; write callboard build \"...\""),
         (

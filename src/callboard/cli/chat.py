@@ -44,7 +44,7 @@ from callboard.extras import require_extra
 from callboard.jobs.chat import open_chat
 from callboard.jobs.job import DurableJob
 from callboard.jobs.store import DurableStore
-from callboard.providers.local.model_files import Place, shipped_catalogue
+from callboard.providers.local.model_files import Place, known_models
 from callboard.servers.stdio import claim_stdio
 from callboard.storage.directories import data_directory
 
@@ -122,7 +122,7 @@ def serve_editor(options: Mapping[str, Any], *, root: Path | None, without_sandb
 
 def _list_models(own: str, *, has_url: bool) -> tuple[str, ...]:
     """Return the model of the settings and the downloaded local models. Prompts go to no other model."""
-    names = [] if has_url else [each.name for each in shipped_catalogue().models if Place(each).file.exists()]
+    names = [] if has_url else [each.name for each in known_models().models if Place(each).file.exists()]
     return tuple(dict.fromkeys([own, *(f"local:{name}" for name in names)]))
 
 

@@ -56,7 +56,7 @@ def _delete_job(name: str, _: Sequence[Path]) -> None:
 
 
 def _find_models() -> Items:
-    places = [model_files.Place(each) for each in model_files.shipped_catalogue().models]
+    places = [model_files.Place(each) for each in model_files.known_models().models]
     return {each.entry.name: [each.file, each.partial, each.wheels] for each in places}
 
 

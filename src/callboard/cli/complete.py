@@ -25,9 +25,9 @@ def _make_completion(values: Callable[[], Iterable[str]]) -> Complete:
 
 
 def _list_local() -> list[str]:
-    from callboard.providers.local.model_files import shipped_catalogue  # noqa: PLC0415  # when something is completed
+    from callboard.providers.local.model_files import known_models  # noqa: PLC0415  # when something is completed
 
-    return [entry.name for entry in shipped_catalogue().models]
+    return [entry.name for entry in known_models().models]
 
 
 def _list_models() -> list[str]:

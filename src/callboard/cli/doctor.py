@@ -22,6 +22,8 @@ from callboard.configuration.edit_config import FactEvidence, write_profile
 from callboard.extras import require_extra
 from callboard.profiles import Examination, resolve
 from callboard.providers.backend_info import describe_change
+from callboard.providers.local.memory import read_memory
+from callboard.providers.local.recommendation import CONTEXT, recommend
 from callboard.sandbox.detect import SandboxReport, SandboxRow, examine_sandboxes
 from callboard.servers.gateway.configuration import load_gateway_settings
 from callboard.servers.gateway.doctor.probes import DoctorBudget
@@ -56,6 +58,8 @@ class DoctorOptions(BackendOptions):
 def doctor(options: DoctorOptions) -> None:
     """Check whether Codex, Claude Code, Gemini CLI and Qwen Code work with a backend.
 
+    Without --backend and --local, it recommends a model for the memory of this machine.
+
     First it sends the clients' requests through a gateway in this process, and reports what works, what is lost and
     what helps. Then it asks the backend directly: does it enforce schemas, return log-probabilities, continue a
     prefill? With --write these checks come first. The exit code is 0 if every client can work; with --sandbox, if
@@ -63,6 +67,8 @@ def doctor(options: DoctorOptions) -> None:
     """
     if options.sandbox:
         _print_sandboxes(as_json=options.as_json)
+    if not (options.backend or options.local):
+        _print_recommendation(as_json=options.as_json)
 
     require_extra("gateway")
     from callboard.servers.gateway.doctor.run import FACTS_FIRST, GROUPS, examine  # noqa: PLC0415
@@ -132,6 +138,25 @@ def _print_sandboxes(*, as_json: bool) -> NoReturn:
     else:
         typer.echo("\n".join(_sandbox_lines(report)))
     raise typer.Exit(0 if report.unattended else 1)
+
+
+def _print_recommendation(*, as_json: bool) -> NoReturn:
+    """Print a model that fits into the memory of this machine, with the commands that pull and start it."""
+    memory = read_memory()
+    model = recommend(memory)
+    commands = [f"callboard models pull {model.pull}", f"callboard launch codex --local {model.name}"]
+    if as_json:
+        table = {"memory": memory, "recommended": model, "commands": commands}
+        typer.echo(msgspec.json.format(msgspec.json.encode(table)))
+        raise typer.Exit
+    free = f"{memory.free / 1e9:.1f} of {memory.total / 1e9:.1f} GB of memory are free"
+    typer.echo(f"no backend was named; this machine: {free if memory.total else 'its memory is unknown'}")
+    typer.echo(f"recommended: {model.name}, a file of {model.size / 1e9:.1f} GB and {CONTEXT:,} tokens of context")
+    typer.echo(f"  {model.result} ({model.source}, {model.date})")
+    for command in commands:
+        typer.echo(f"  {command}")
+    typer.echo("to check a backend: callboard doctor --backend URL, or --local NAME", err=True)
+    raise typer.Exit
 
 
 def _sandbox_lines(report: SandboxReport) -> list[str]:

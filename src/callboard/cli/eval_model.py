@@ -26,7 +26,7 @@ from callboard.extras import require_extra
 from callboard.profiles import ModeName, Resolution, resolve
 from callboard.providers import HttpModel, open_model
 from callboard.providers.backend_info import embedded_version, read_backend_info
-from callboard.providers.local.model_files import locate, shipped_catalogue
+from callboard.providers.local.model_files import known_models, locate
 from callboard.providers.registry import PlannedModel
 from callboard.providers.transport import Transport, check_url
 from callboard.servers.gateway import BackendSettings, GatewaySettings
@@ -197,7 +197,7 @@ def _api_key() -> str:
 def _hash_file(name: str) -> str:
     """Return the hash of a model's file, from the catalogue or by reading it, at 1 s per gigabyte."""
     if not name.endswith(".gguf"):
-        return shipped_catalogue().find(name).sha256
+        return known_models().find(name).sha256
     try:
         with Path(name).expanduser().open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()

@@ -19,7 +19,8 @@ import typer
 from callboard.cli import complete
 from callboard.cli.options import Json
 from callboard.configuration import Settings
-from callboard.errors import ModelFileError, NoSuchModel
+from callboard.errors import CallerError, ModelFileError, NoSuchModel
+from callboard.extras import require_extra
 from callboard.profiles import Examination, ModeName, model_names
 from callboard.profiles.remarks import EXAMINED
 from callboard.providers import FallbackModel, HttpModel, Transport
@@ -37,13 +38,15 @@ from callboard.providers.local.download import (
 from callboard.providers.local.model_files import (
     Catalogue,
     CatalogueEntry,
-    Hub,
+    Copy,
     Place,
+    Wheels,
+    known_models,
     locate,
     remove,
-    shipped_catalogue,
 )
-from callboard.providers.local.sources import hub_address
+from callboard.providers.local.references import complete_entry, find_entry, parse_reference, pin
+from callboard.providers.local.sources import describe_source
 from callboard.providers.registry import PlannedModel
 from callboard.servers.gateway import BackendSettings
 from callboard.text.display import display
@@ -51,6 +54,8 @@ from callboard.wires import get_wire
 
 Tell: TypeAlias = Callable[[str], None]
 _LOCAL: Final = "local:"
+_HERE: Final[Mapping[type, str]] = {Wheels: "packages on PyPI", Copy: "this machine"}
+"""Places of sources without a host."""
 
 
 async def compare_model(model: PlannedModel, tell: Tell) -> None:
@@ -156,9 +161,36 @@ def list_models(
 
 
 @app.command("pull")
-def pull_model(context: typer.Context, name: _Name) -> None:
-    """Download a model and print its path. A stopped download continues where it stopped."""
-    typer.echo(pull_with_progress(name, catalogue=_catalogue(context)))
+def pull_model(
+    context: typer.Context,
+    name: Annotated[
+        str,
+        typer.Argument(
+            metavar="MODEL",
+            help="A name from `callboard models list`, hf:OWNER/REPO/FILE.gguf, an https URL, or a file.",
+            show_default=False,
+            autocompletion=complete.local,
+        ),
+    ],
+    sha256: Annotated[str, typer.Option(help="The SHA-256 of the file. A URL needs it.")] = "",
+) -> None:
+    """Download a model and print its path. A stopped download continues where it stopped.
+
+    A file from elsewhere is pinned to its SHA-256 at its first pull. A later pull of another file is refused.
+    """
+    source = parse_reference(name)
+    if source is None:
+        if sha256:
+            raise CallerError("only a file from elsewhere has it", path="--sha256", hint="the catalogue has its own")
+        typer.echo(pull_with_progress(name, catalogue=_catalogue(context)))
+        return
+    require_extra("local")
+    entry = asyncio.run(find_entry(source, sha256))
+    pin(entry, replace=bool(sha256))
+    path = pull_with_progress(entry.name)
+    remark = complete_entry(entry.name)
+    typer.echo(f"local:{entry.name} is ready{f', but {remark}' if remark else ''}", err=True)
+    typer.echo(path)
 
 
 @app.command("path")
@@ -170,8 +202,12 @@ def print_path(context: typer.Context, name: _Name) -> None:
 @app.command("remove")
 def remove_model(context: typer.Context, name: _Name) -> None:
     """Delete a model's file, or a partial download."""
-    removed = remove(name, catalogue=_catalogue(context))
-    typer.echo(f"{name} is {'removed' if removed else 'not downloaded'}", err=True)
+    catalogue = _catalogue(context)
+    pinned = Place(catalogue.find(name)).pin.exists()
+    removed = remove(name, catalogue=catalogue)
+    typer.echo(f"{name} is {'removed' if removed else 'forgotten' if pinned else 'not downloaded'}", err=True)
+    if removed and pinned:
+        typer.echo(f"its SHA-256 stays pinned; `callboard models remove {name}` again forgets it", err=True)
 
 
 def pull_with_progress(name: str, *, catalogue: Catalogue | None = None) -> Path:
@@ -180,12 +216,9 @@ def pull_with_progress(name: str, *, catalogue: Catalogue | None = None) -> Path
     `catalogue` is by default the shipped one. Raises the errors of `pull`; at ctrl-C it says how to continue and
     raises KeyboardInterrupt.
     """
-    place = Place((catalogue or shipped_catalogue()).find(name))
+    place = Place((catalogue or known_models()).find(name))
     if not place.file.exists():
-        hosts = [
-            urlsplit(hub_address(each)).netloc if isinstance(each, Hub) else "packages on PyPI"
-            for each in place.entry.sources
-        ]
+        hosts = [urlsplit(describe_source(each)).netloc or _HERE[type(each)] for each in place.entry.sources]
         where = f"from {' or '.join(hosts)} to {place.file.parent}"
         typer.echo(
             f"{name}: downloading {_megabytes(place.entry.size)} once, {where}; its SHA-256 is checked", err=True
@@ -263,7 +296,7 @@ def _describe_event(name: str, event: ProgressEvent) -> str:
 
 
 def _catalogue(context: typer.Context) -> Catalogue:
-    return context.find_object(Catalogue) or shipped_catalogue()
+    return context.find_object(Catalogue) or known_models()
 
 
 def _format_state(entry: CatalogueEntry) -> str:

@@ -29,6 +29,8 @@ class World:
         self.pause: dict[str, int] = {}
         """After so many bytes these paths wait until `go_on` is set."""
         self.knows_ranges = True
+        self.commit = "c" * 40
+        """The commit of the hub's repositories. Empty: this is no hub."""
         self.asked: list[tuple[str, str | None]] = []
         self.go_on = threading.Event()
         self.over = threading.Event()
@@ -100,6 +102,10 @@ class Handler(BaseHTTPRequestHandler):
             self.send_response(200)
         self.send_header("Content-Type", "text/html" if self.path.endswith("/") else "application/octet-stream")
         self.send_header("Content-Length", str(len(content) - start))
+        if world.commit:
+            self.send_header("X-Repo-Commit", world.commit)
+            self.send_header("X-Linked-Size", str(len(content)))
+            self.send_header("X-Linked-ETag", f'"{hashlib.sha256(content).hexdigest()}"')
         self.end_headers()
         if self.command == "HEAD":
             return

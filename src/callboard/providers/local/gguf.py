@@ -80,6 +80,8 @@ def _describe(values: dict[str, Any]) -> Gguf:
     sizes = [count(f"attention.{each}_length", _MAX_TOKENS) or head_size for each in ("key", "value")]
     pairs = values.get(f"{values.get('general.architecture')}.attention.head_count_kv", heads)
     # Models with layers of several kinds have a list. A layer without attention has 0.
+    # Qwen3.5 has attention in every fourth layer only.
+    layers //= count("full_attention_interval", _MAX_LAYERS) or 1
     total = sum(pairs) if isinstance(pairs, list) else layers * pairs
     return Gguf(
         title=text("general.name"),

