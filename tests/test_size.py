@@ -8,13 +8,13 @@ from pathlib import Path
 
 PACKAGE = Path(__file__).parents[1] / "src/callboard"
 BUDGETS = {
-    "servers": 16_560,
+    "servers": 16_749,
     "coding": 12_742,
-    "wires": 9_029,
-    "cli": 8_192,
+    "wires": 9_032,
+    "cli": 8_202,
     "jobs": 7_055,
     "dialects": 6_274,
-    "providers": 4_550,
+    "providers": 4_645,
     "mcp": 3_797,
     "sandbox": 3_200,
     "evaluation": 2_778,
@@ -35,8 +35,8 @@ BUDGETS = {
     "root": 393,
 }
 """Lines of each room, and of the modules beside the rooms ("root")."""
-FILES = 506
-TEST_LINES = 92_051
+FILES = 507
+TEST_LINES = 92_290
 
 
 def count_lines(folder):

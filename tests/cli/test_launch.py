@@ -133,13 +133,21 @@ async def test_the_client_gets_its_settings_and_its_exit_code_is_ours(tmp_path_f
     ("client", "settings"),
     [
         ("codex", ['"context_window": 32768']),
-        ("claude", ['"CLAUDE_CODE_MAX_OUTPUT_TOKENS": "8192"', '"CLAUDE_CODE_MAX_CONTEXT_TOKENS": "24576"']),
-        ("qwen", ['"contextWindowSize": 32768']),
+        (
+            "claude",
+            [
+                '"CLAUDE_CODE_MAX_OUTPUT_TOKENS": "8192"',
+                '"CLAUDE_CODE_MAX_CONTEXT_TOKENS": "24576"',
+                '"API_TIMEOUT_MS": "3600000"',
+                '"CLAUDE_STREAM_IDLE_TIMEOUT_MS": "1800000"',
+            ],
+        ),
+        ("qwen", ['"contextWindowSize": 32768', '"timeout": 3600000', '"streamIdleTimeoutMs": 3600000']),
         ("gemini", ['"compressionThreshold": 0.015625']),
         ("opencode", ['"context": 32768', '"output": 8192']),
     ],
 )
-async def test_the_client_learns_the_context_window(tmp_path_factory, client, settings):
+async def test_the_client_learns_the_context_window_and_waits_for_slow_prompts(tmp_path_factory, client, settings):
     pages = {"/props": {"default_generation_settings": {"n_ctx": 32768}}}
     arguments = [client, "--backend", "URL", "--no-wait"]
     async with launched(tmp_path_factory.mktemp(client), [], *arguments, pages=pages) as shown:

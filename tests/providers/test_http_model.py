@@ -5,6 +5,7 @@ import socket
 from contextlib import aclosing, asynccontextmanager
 
 import pytest
+from aiohttp import web
 from msgspec.structs import replace
 from tests.tables import table
 
@@ -378,3 +379,65 @@ async def test_blanks_around_a_base_url_are_no_part_of_it():
         events = [event async for event in reply_events(model, core.Request("m", (core.UserCanister("Hi"),)))]
         outcome = "".join([event.text for event in events if isinstance(event, core.TextPiece)])
     assert outcome == "Hi."
+
+
+class Reading:
+    """A server that reads a prompt, and says that it lives as often as it is asked, up to a number of times.
+
+    Then the answer of `after` comes.
+    """
+
+    def __init__(self, lives, after):
+        self.lives, self.after = lives, after
+        self.asked_often = asyncio.Event()
+
+    async def __aenter__(self):
+        app = web.Application()
+        app.router.add_post("/v1/chat/completions", self._reply)
+        app.router.add_get("/health", self._tell)
+        self._runner = web.AppRunner(app, handler_cancellation=True, access_log=None, shutdown_timeout=0.1)
+        await self._runner.setup()
+        await web.TCPSite(self._runner, "127.0.0.1", 0).start()
+        return f"http://127.0.0.1:{self._runner.addresses[0][1]}/v1"
+
+    async def __aexit__(self, *_):
+        await self._runner.cleanup()
+
+    async def _tell(self, request):
+        self.lives -= 1
+        if self.lives == 0:
+            self.asked_often.set()
+        return web.Response(status=200 if self.lives >= 0 else 500)
+
+    async def _reply(self, request):
+        answer = web.StreamResponse(headers={"content-type": "text/event-stream"})
+        await answer.prepare(request)
+        await answer.write(b'data: {"id":"1","choices":[{"index":0,"delta":{"role":"assistant"}}]}\n\n')
+        if not self.after:
+            await asyncio.Event().wait()
+        await self.asked_often.wait()
+        for frame in self.after:
+            await answer.write(f"data: {frame}\n\n".encode())
+        if self.after[-1] != "[DONE]":
+            await asyncio.Event().wait()
+        return answer
+
+
+READ = ('{"id":"1","choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}', "[DONE]")
+
+
+@table(
+    ("lives", "after", "end"),
+    [
+        (3, [CHUNK, *READ], "stop"),
+        (3, [], "timeout"),  # it stops living
+        (3, [CHUNK], "timeout"),  # after the first token it has to go on
+    ],
+)
+def test_a_server_that_lives_may_read_for_long(lives, after, end):
+    async def scenario():
+        async with Reading(lives, after) as url, model_at(url, idle_timeout=0.1) as model:
+            return await events_of(model)
+
+    last = asyncio.run(scenario())[-1]
+    assert end == (last.reason if isinstance(last, core.ReplyEnded) else last.code)

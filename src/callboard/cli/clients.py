@@ -41,6 +41,12 @@ from callboard.text.display import display
 _CLAUDE_REPLY = 32_000
 """Tokens of a reply that Claude Code asks for by default."""
 _GEMINI_WINDOW = 1_048_576
+_PATIENCE = 3_600_000
+"""Milliseconds that a client waits for a reply, while the gateway sends signs of life: a backend may read a long prompt
+for many minutes. A client that gives up sends the prompt again, and the backend begins at its start.
+"""
+_MAX_WATCHDOG = 1_800_000
+"""The most milliseconds that Claude Code accepts for its watchdog of streams, which ignores pings."""
 NO_KEY = "callboard"
 """Key for a client that requires one, if the gateway needs none."""
 
@@ -113,7 +119,8 @@ to run a command for you, and never only describe a change that you could make.
 
 def _codex(options: ClientOptions) -> tuple[ClientFile, ...]:
     catalogue = f"{options.home}/callboard-models.json"
-    provider = {"name": "Callboard", "base_url": options.gateway, "wire_api": "responses"}
+    provider: dict[str, Any] = {"name": "Callboard", "base_url": options.gateway, "wire_api": "responses"}
+    provider["stream_idle_timeout_ms"] = _PATIENCE
     if options.key:
         provider["experimental_bearer_token"] = options.key
     values: dict[str, Any] = {
@@ -160,6 +167,8 @@ def _claude(options: ClientOptions) -> tuple[ClientFile, ...]:
         "ANTHROPIC_DEFAULT_OPUS_MODEL": model,
         "ANTHROPIC_DEFAULT_SONNET_MODEL": model,
         "ANTHROPIC_DEFAULT_HAIKU_MODEL": model,
+        "API_TIMEOUT_MS": str(_PATIENCE),
+        "CLAUDE_STREAM_IDLE_TIMEOUT_MS": str(_MAX_WATCHDOG),
         "CLAUDE_CODE_ATTRIBUTION_HEADER": "0",  # changes with each request, ahead of the cached prefix
     }
     if options.context:  # else it assumes 200,000 tokens or more, asks for replies of 32,000, and compacts too late
@@ -170,8 +179,9 @@ def _claude(options: ClientOptions) -> tuple[ClientFile, ...]:
 
 
 def _qwen(options: ClientOptions) -> tuple[ClientFile, ...]:
-    generation = {"generationConfig": {"contextWindowSize": options.context}} if options.context else {}
-    entry = {"baseUrl": options.gateway, "envKey": "CALLBOARD_API_KEY", **generation}
+    window = {"contextWindowSize": options.context} if options.context else {}
+    generation = {"timeout": _PATIENCE, "streamIdleTimeoutMs": _PATIENCE, "streamMaxLifetimeMs": _PATIENCE, **window}
+    entry = {"baseUrl": options.gateway, "envKey": "CALLBOARD_API_KEY", "generationConfig": generation}
     values: dict[str, Any] = {
         # Before 0.24, Qwen Code knows providers only by the names of their protocols.
         "modelProviders": {"openai": [{"id": name, "name": name, **entry} for name in options.models]},

@@ -31,8 +31,8 @@ BYTES_PER_TOKEN: Final = 4
 """Approximate bytes of a token, in English and in code."""
 _MAX_TOKENS_PER_BYTE: Final = 4
 _TEMPLATE_TOKENS: Final = 65_536
-"""A count is plausible up to four tokens for each byte of the request, and this much for the chat template's own text:
-a byte is at least one token of text, but templates may repeat a text or indent a schema."""
+"""Tokens of a chat template's own text. Larger counts are plausible up to four tokens for each byte of the request: a
+byte is at most one token, but templates may repeat a text or indent a schema."""
 _PREFILL_FIELDS: Final = ("add_generation_prompt", "continue_final_message")
 _REFUSED: Final = frozenset({400, 413, 422})
 """Statuses about this request. The endpoint may count the next one."""

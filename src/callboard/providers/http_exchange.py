@@ -39,6 +39,8 @@ _TEXT_FIELDS: Mapping[type[core.Event], str] = {
     core.ArgumentsPiece: "json",
 }
 _REFUSALS = (400, 413, 422)
+BEFORE_TOKENS = frozenset({core.ReplyStarted, core.Note})
+"""Events that may come while the model still reads the prompt."""
 
 
 class ExchangeObserver:
@@ -166,6 +168,8 @@ class HttpExchange:
         for event in events:
             if field := _TEXT_FIELDS.get(type(event)):
                 self._length += len(getattr(event, field))
+        limit = self._response.idle_limit
+        limit.is_patient = limit.is_patient and all(type(event) in BEFORE_TOKENS for event in events)
         if self._length > MAX_TEXT:
             raise ProviderError(f"the reply has more than {MAX_TEXT} characters", code="too_large")
         return events

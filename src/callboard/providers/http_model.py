@@ -269,6 +269,7 @@ class HttpModel:
             headers={**self.headers, **headers} if headers else self.headers,
             body=self._body(prepared.encoded),
             on_retry=self._tell_retry,
+            server=self.base_url.removesuffix("/v1"),
         )
 
     def _encode(self, request: core.Request, plan: Plan) -> PreparedRequest:

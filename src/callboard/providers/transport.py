@@ -16,13 +16,13 @@ import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from datetime import UTC, datetime
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import count
 from typing import TYPE_CHECKING, TypeAlias
 from urllib.parse import SplitResult, urlsplit
 
 from callboard.core import Clock
-from callboard.errors import CallerError, ProviderError
+from callboard.errors import CallboardError, CallerError, ProviderError
 from callboard.providers.retries import (
     RETRIED_STATUSES,
     Fault,
@@ -46,6 +46,11 @@ _LEAST, _MOST = 2 * 1024, 16 * 1024
 """Maximum bytes of the first chunk and of later chunks. Small chunks let events leave and other tasks run."""
 _WHOLE = 1024 * 1024
 """Bytes of a body beyond which aiohttp warns."""
+_SIGNS_OF_LIFE = ("/health", "/api/version")
+"""Paths that local servers answer with 200 while they read a prompt: llama.cpp, vLLM and SGLang; Ollama."""
+_PROBE_SECONDS = 10.0
+_MAX_PATIENCE = 3600.0
+"""Seconds after which a server that lives but sends no token has failed. The largest known wait was 1,298 s."""
 
 
 class HttpResponse:
@@ -56,7 +61,7 @@ class HttpResponse:
     """
 
     def __init__(
-        self, response: ClientResponse, where: str, idle_timeout: float, retry_after: float | None = None
+        self, response: ClientResponse, where: str, idle_limit: IdleLimit, retry_after: float | None = None
     ) -> None:
         self.status: int = response.status
         self.headers: Mapping[str, str] = response.headers
@@ -66,7 +71,7 @@ class HttpResponse:
         """The URL that answered, without user, password and query."""
         self.retry_after = retry_after
         """Seconds after which a server that is overloaded wants to be asked again."""
-        self._idle_timeout = idle_timeout
+        self.idle_limit = idle_limit
         self._received = b""
         self._position = 0
         """Start of the next chunk in the received bytes."""
@@ -106,11 +111,11 @@ class HttpResponse:
             if (chunk := content.read_nowait()) or content.at_eof():
                 return chunk
             # aiohttp has such a timer too, but forgets it, and this reader, when a chunk's size is malformed
-            async with asyncio.timeout(self._idle_timeout):
+            async with self.idle_limit.watch():
                 return await content.readany()
         except TimeoutError:
             raise ProviderError(
-                f"nothing came for {self._idle_timeout:g} s in the middle of the answer",
+                f"nothing came for {self.idle_limit.seconds:g} s in the middle of the answer",
                 code="timeout",
                 path=self.where,
                 hint="if the model needs longer, raise idle_timeout",
@@ -119,6 +124,48 @@ class HttpResponse:
             raise ProviderError(
                 "the connection broke in the middle of the answer", code="cut", path=self.where
             ) from None
+
+
+class IdleLimit:
+    """The seconds of silence after which an answer has failed.
+
+    While `is_patient`, a server that shows a sign of life may be silent for longer: before the first token, a large
+    model may read a long prompt for many minutes. Hosted APIs show no such sign.
+    """
+
+    def __init__(self, seconds: float, is_alive: Callable[[], Awaitable[bool]] | None = None) -> None:
+        self.seconds = seconds
+        self.is_patient = is_alive is not None
+        self._is_alive = is_alive
+        self._end = asyncio.get_running_loop().time() + _MAX_PATIENCE
+
+    def watch(self) -> AbstractAsyncContextManager[object]:
+        """Return what raises TimeoutError if the body of its `async with` is silent for too long."""
+        if self.is_patient and self._is_alive is not None:
+            return self._watch_patiently(self._is_alive)
+        return asyncio.timeout(self.seconds)
+
+    @asynccontextmanager
+    async def _watch_patiently(self, is_alive: Callable[[], Awaitable[bool]]) -> AsyncIterator[None]:
+        loop = asyncio.get_running_loop()
+        pending: list[asyncio.TimerHandle | asyncio.Task[None]] = []
+        async with asyncio.timeout(None) as limit:
+
+            async def probe() -> None:
+                if loop.time() < self._end and await is_alive():
+                    wait()
+                else:
+                    limit.reschedule(loop.time())
+
+            def wait() -> None:
+                pending[:] = [loop.call_later(self.seconds, lambda: pending.append(loop.create_task(probe())))]
+
+            wait()
+            try:
+                yield
+            finally:
+                for each in pending:
+                    each.cancel()
 
 
 class Transport:
@@ -157,19 +204,36 @@ class Transport:
         self._proxies: dict[str, str | None] = {}
 
     def post(
-        self, url: str, *, headers: Mapping[str, str], body: bytes, on_retry: OnRetry | None = None
+        self,
+        url: str,
+        *,
+        headers: Mapping[str, str],
+        body: bytes,
+        on_retry: OnRetry | None = None,
+        server: str = "",
     ) -> AbstractAsyncContextManager[HttpResponse]:
-        """Return the answer to a POST of `body` with `headers` to `url`, while the `async with` lasts.
+        """Return the answer to a POST, while the `async with` lasts.
 
         Connection failures and `statuses` are retried with growing pauses or those that Retry-After or retry-after-ms
         ask for, unless x-should-retry says otherwise. Every other status, and the last of those, is a response. If a
         kept connection closes without an answer, the request is sent again at once. That does not count as an attempt,
         and `on_retry` is not called.
 
+        Args:
+            url: The URL.
+            headers: The headers.
+            body: The body.
+            on_retry: Called before each retry.
+            server: Root URL of a server. While it shows a sign of life, its silence has no limit, until the caller ends
+                the patience of the answer's `idle_limit`.
+
+        Returns:
+            The answer, as a context manager.
+
         Raises ProviderError with the code `unreachable` (no connection, or it was closed without an answer), `timeout`,
         or `malformed` (the answer is not HTTP); CallerError if the URL or a header cannot be sent.
         """
-        return self._ask("POST", url, headers, body, on_retry)
+        return self._ask("POST", url, headers, body, on_retry, server)
 
     def get(
         self, url: str, *, headers: Mapping[str, str], on_retry: OnRetry | None = None
@@ -208,18 +272,33 @@ class Transport:
         if session is not None and self._loop is asyncio.get_running_loop():
             await session.close()
 
+    async def _is_alive(self, server: str) -> bool:
+        for path in _SIGNS_OF_LIFE:
+            with suppress(CallboardError, TimeoutError):
+                async with asyncio.timeout(_PROBE_SECONDS), self.get(server + path, headers={}) as answer:
+                    if answer.status == 200:
+                        return True
+        return False
+
     @asynccontextmanager
-    async def _ask(
-        self, method: str, url: str, headers: Mapping[str, str], body: bytes | None, on_retry: OnRetry | None
+    async def _ask(  # noqa: PLR0917  # what `post` and `get` share
+        self,
+        method: str,
+        url: str,
+        headers: Mapping[str, str],
+        body: bytes | None,
+        on_retry: OnRetry | None,
+        server: str = "",
     ) -> AsyncIterator[HttpResponse]:
         import aiohttp  # noqa: PLC0415 - costs 100 ms, on first use
 
         parts = _split(url)
         where = _without_secrets(parts)
         proxy = self._proxy(parts)
+        idle_limit = IdleLimit(self._idle_timeout, partial(self._is_alive, server) if server else None)
         for attempt in count(1):
             try:
-                response = await self._send(method, url, headers, body, proxy)
+                response = await self._send(method, url, headers, body, proxy, idle_limit)
             except aiohttp.InvalidURL:
                 raise _unsendable(where) from None
             except aiohttp.ClientError as error:
@@ -250,12 +329,18 @@ class Transport:
             await self._sleep(pause)
         try:
             again = overload_delay(response.status, response.headers, self._clock())
-            yield HttpResponse(response, where, self._idle_timeout, again)
+            yield HttpResponse(response, where, idle_limit, again)
         finally:
             response.close()
 
-    async def _send(
-        self, method: str, url: str, headers: Mapping[str, str], body: bytes | None, proxy: str | None
+    async def _send(  # noqa: PLR0917  # called once
+        self,
+        method: str,
+        url: str,
+        headers: Mapping[str, str],
+        body: bytes | None,
+        proxy: str | None,
+        idle_limit: IdleLimit,
     ) -> ClientResponse:
         """Send one attempt: again at once, as often as a kept connection is closed before an answer begins.
 
@@ -275,15 +360,20 @@ class Transport:
             data = body if body is None or len(body) <= _WHOLE else io.BytesIO(body)
             connection = _Connection()
             try:
-                return await self._client().request(
-                    method,
-                    url,
-                    headers=headers,
-                    data=data,
-                    proxy=proxy,
-                    allow_redirects=False,
-                    trace_request_ctx=connection,
-                )
+                async with idle_limit.watch():
+                    return await self._client().request(
+                        method,
+                        url,
+                        headers=headers,
+                        data=data,
+                        proxy=proxy,
+                        allow_redirects=False,
+                        trace_request_ctx=connection,
+                    )
+            except TimeoutError as error:
+                if isinstance(error, aiohttp.ClientError):
+                    raise
+                raise aiohttp.SocketTimeoutError from None
             except aiohttp.ClientConnectionError as error:
                 if not connection.is_reused or not is_closed_unanswered(error):
                     raise
@@ -298,7 +388,7 @@ class Transport:
             self._session = aiohttp.ClientSession(
                 connector=aiohttp.TCPConnector(limit=0),
                 cookie_jar=aiohttp.DummyCookieJar(),
-                timeout=aiohttp.ClientTimeout(connect=self._connect_timeout, sock_read=self._idle_timeout),
+                timeout=aiohttp.ClientTimeout(connect=self._connect_timeout, sock_read=None),
                 trace_configs=[_trace_connections()],
             )
         return self._session

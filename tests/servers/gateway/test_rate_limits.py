@@ -87,3 +87,27 @@ async def test_an_empty_account_is_no_rate_limit(serving, behind):
     said = {"messages": {"type": "billing_error"}, "gemini": {"code": 429, "status": "RESOURCE_EXHAUSTED"}}
     for front, answer in await ask(serving, behind, "chat", StatusReply(429, body)):
         assert said.get(front, {"code": "insufficient_quota"}).items() <= error_of(answer).items(), front
+
+
+async def test_a_backend_s_limits_and_cache_writes_reach_the_client(serving, behind):
+    limits = {"anthropic-ratelimit-tokens-remaining": "7", "x-ratelimit-limit-requests": "9" * 999}
+    usage = {"input_tokens": 1, "output_tokens": 2, "cache_creation_input_tokens": 30, "cache_read_input_tokens": 0}
+    lifetimes = {"ephemeral_5m_input_tokens": 10, "ephemeral_1h_input_tokens": 20}
+    body = {
+        "id": "msg_1",
+        "type": "message",
+        "role": "assistant",
+        "model": "m",
+        "stop_reason": "end_turn",
+        "content": [{"type": "text", "text": "Hi"}],
+        "usage": {**usage, "cache_creation": lifetimes},
+    }
+    reply = StatusReply(200, body, {**limits, "anthropic-organization-id": "theirs"})
+    async with FakeBackend([reply]) as backend, serving(behind(backend, wire="messages")) as served:
+        answer = await served.post("messages", request("messages"))
+    assert answer.body["usage"]["cache_creation"] == lifetimes
+    assert (
+        answer.headers["anthropic-ratelimit-tokens-remaining"],
+        len(answer.headers["x-ratelimit-limit-requests"]),
+    ) == ("7", 200)
+    assert "anthropic-organization-id" not in answer.headers

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager, nullcontext
+from contextlib import ExitStack, asynccontextmanager, nullcontext
 from functools import partial
 from time import monotonic
 from types import MappingProxyType, TracebackType
@@ -23,6 +23,7 @@ from starlette.types import Message, Receive, Scope, Send
 
 from callboard.core import ReplyFailed, Usage
 from callboard.servers.gateway import endpoints, token_count
+from callboard.servers.gateway.abandoned_replies import AbandonedReplies
 from callboard.servers.gateway.auth import mask_key, read_token, short_owner
 from callboard.servers.gateway.conversation_state import ConnectionMemory, ConversationState
 from callboard.servers.gateway.endpoints import (
@@ -169,6 +170,7 @@ class ReplyEndpoint:
         self._request_log = services.request_log
         self._front = FRONTENDS[front]
         self._handler = handler
+        self._abandoned = AbandonedReplies()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = Headers(scope=scope)
@@ -216,7 +218,8 @@ class ReplyEndpoint:
         try:
             caller = gateway.authenticator.authenticate(headers, token)
             owner = gateway.authenticator.owner(caller, token)
-            with caller, BudgetShare(gateway.request_budget) as share:
+            with ExitStack() as place, BudgetShare(gateway.request_budget) as share:
+                place.enter_context(caller)
                 await caller.count()
                 if requests is not None:  # after the key check: clients without a key must not push out others' entries
                     entry = requests.begin(
@@ -238,11 +241,14 @@ class ReplyEndpoint:
                     budget=share,
                     memory=memory,
                 )
+                if await self._continue(request, entry, receive, send_and_watch):
+                    return
                 exchange = await self._handler(request)
                 set_log_subject(request=exchange.identifier)
                 if requests is not None and entry is not None:
                     requests.set_exchange(entry, exchange)
-                await respond(exchange, receive, send_and_watch, gateway.settings.heartbeat)
+                keep = partial(self._abandoned.keep, request, place.close)
+                await respond(exchange, receive, send_and_watch, gateway.settings.heartbeat, keep)
         except HttpError as error:
             if entry is not None:
                 entry.failure = error.failure.code
@@ -257,6 +263,16 @@ class ReplyEndpoint:
             asyncio.get_running_loop().call_soon(
                 self._report, span, exchange, entry, token, owner, status, monotonic() - began
             )
+
+    async def _continue(self, request: ReplyRequest, entry: LoggedRequest | None, receive: Receive, send: Send) -> bool:
+        """Continue an abandoned reply to the same request, in whose row of the log it stays. Return False if none is."""
+        reply = self._abandoned.take(request)
+        if reply is None:
+            return False
+        if self._request_log is not None and entry is not None:
+            self._request_log.drop(entry)
+        await reply.serve(receive, send)
+        return True
 
     async def refuse(self, error: HttpError, send: Send) -> None:
         await send_json(send, error.status, self._front.error_body(error), error.headers)

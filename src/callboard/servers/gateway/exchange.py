@@ -11,6 +11,7 @@ data would stay in memory until a garbage collection.
 from __future__ import annotations
 
 import logging
+import re
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from datetime import UTC, datetime
@@ -62,8 +63,11 @@ _TOLD: Final = {
     "missed_call": "x-callboard-missed",
 }
 """Headers of notes: a call that repeats a source, a gap in the reply, a marker without a call."""
-_PASSED_HEADERS = ("x-request-id", "request-id")
+_PASSED_HEADERS: Final = re.compile(r"(?:x-)?request-id|(?:x|anthropic)-ratelimit-[a-z0-9-]{1,60}", re.IGNORECASE)
 """Headers of a backend that are passed to the client."""
+_MAX_PASSED: Final = 40
+_MAX_VALUE: Final = 200
+"""Maximum characters of the value of a header that is passed."""
 BETA: Final = "anthropic-beta"
 _MAX_DROPPED = 2000
 _MAX_RETRY_AFTER = 86_400.0
@@ -287,7 +291,8 @@ class Exchange(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     def headers(self) -> dict[str, str]:
         """Return the answer's headers, except its content type."""
         record = self.record
-        headers = {name: record.redactor.text(value) for name in _PASSED_HEADERS if (value := record.headers.get(name))}
+        passed = [(name.lower(), value) for name, value in record.headers.items() if _PASSED_HEADERS.fullmatch(name)]
+        headers = {name: record.redactor.text(value)[:_MAX_VALUE] for name, value in passed[:_MAX_PASSED] if value}
         headers.setdefault("x-request-id", self.identifier)
         if record.retry_after is not None:
             headers["retry-after"] = str(round(min(max(1.0, record.retry_after), _MAX_RETRY_AFTER)))

@@ -306,6 +306,16 @@ class RequestLog:
                 earlier.failed_calls += 1
                 earlier.view = None
 
+    def drop(self, entry: LoggedRequest) -> None:
+        """Remove a request that another entry is about."""
+        if self._entries.pop(entry.identifier, None) is not None:
+            self._cost -= entry.cost
+            entry.is_gone = True
+            entry.clear()
+        if entry.session is not None:
+            entry.session.turns -= 1
+            entry.session = None
+
     def get(self, identifier: str) -> LoggedRequest | None:
         return self._entries.get(identifier)
 

@@ -1,30 +1,28 @@
 """Write a reply to the client's socket, as a stream or as one body.
 
 Laws: a frame of a stream is never split over two writes; events that arrive together are written together; a client
-that leaves cancels its reply upstream at once; every stream that began ends with exactly one terminal event.
+that leaves cancels its reply upstream at once, unless it waited long for the first token; every stream that began ends with exactly one terminal event.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from collections.abc import Callable, Mapping
 from contextlib import aclosing, suppress
 from typing import Any
 
 import msgspec
 
 from callboard.core import Event, Note, ReplyFailed
+from callboard.providers.http_exchange import BEFORE_TOKENS
+from callboard.servers.gateway.abandoned_replies import Receive, ReplyClient, Send
 from callboard.servers.gateway.exchange import Exchange, dropped_header
 from callboard.servers.gateway.http_errors import HttpError
 from callboard.text.sse import Payload
 from callboard.wires.field_mapping import loses_meaning
 
 log = logging.getLogger("callboard.gateway")
-
-Message = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Message]]
-Send = Callable[[Message], Awaitable[None]]
 
 _STREAM = ((b"cache-control", b"no-cache"), (b"x-accel-buffering", b"no"))
 _DRAIN_SECONDS = 1.0
@@ -42,45 +40,30 @@ async def send_json(send: Send, status: int, body: Any, headers: Mapping[str, st
     await send({"type": "http.response.body", "body": data})
 
 
-async def respond(exchange: Exchange, receive: Receive, send: Send, heartbeat: float) -> None:
+async def respond(
+    exchange: Exchange,
+    receive: Receive,
+    send: Send,
+    heartbeat: float,
+    keep: Callable[[ReplyClient], bool] = lambda _: False,
+) -> None:
     """Send the reply. A failure before the first event is an error with its status. Raises an HttpError."""
     refuse_loss(exchange)
-    task = asyncio.current_task()
-    if task is None:
-        raise AssertionError
-    is_gone = False
-
-    def cancel_task(_: object) -> None:
-        nonlocal is_gone
-        is_gone = True
-        task.cancel()
-
-    listening = asyncio.ensure_future(_wait_for_disconnect(receive))
-    listening.add_done_callback(cancel_task)
-
-    def stop_listening() -> None:
-        listening.remove_done_callback(cancel_task)
-        listening.cancel()
-
+    client = ReplyClient(receive, send, keep)
     try:
         if exchange.request.stream:
-            await _Stream(exchange, send, heartbeat, stop_listening).run()
+            await _Stream(exchange, client, heartbeat).run()
         else:
-            await _respond_whole(exchange, send)
+            await _respond_whole(exchange, client)
     except asyncio.CancelledError:
-        if not is_gone:
+        if not client.is_gone or (task := asyncio.current_task()) is None:
             raise
         task.uncancel()
     finally:
-        stop_listening()
+        client.close()
 
 
-async def _wait_for_disconnect(receive: Receive) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass
-
-
-async def _respond_whole(exchange: Exchange, send: Send) -> None:
+async def _respond_whole(exchange: Exchange, client: ReplyClient) -> None:
     events: list[Event] = []
     async with aclosing(exchange.batches()) as batches:
         async for batch in batches:
@@ -88,12 +71,14 @@ async def _respond_whole(exchange: Exchange, send: Send) -> None:
     failed = events[-1] if events else ReplyFailed("provider", "cut", "the backend sent no reply")
     if isinstance(failed, ReplyFailed):
         status, body = exchange.encode_failure(failed)
-        await send_json(send, status, body, exchange.headers())
+        await client.begin()
+        await send_json(client.send, status, body, exchange.headers())
         return
     body = exchange.encode_whole(events)
     if exchange.on_finished is not None:
         await exchange.on_finished(body)
-    await send_json(send, 200, body, exchange.headers())
+    await client.begin()
+    await send_json(client.send, 200, body, exchange.headers())
 
 
 def take_notes(exchange: Exchange, events: list[Event]) -> list[Event]:
@@ -114,13 +99,13 @@ def refuse_loss(exchange: Exchange) -> None:
 class _Stream:
     """One stream to one client."""
 
-    def __init__(self, exchange: Exchange, send: Send, heartbeat: float, stop_listening: Callable[[], None]) -> None:
+    def __init__(self, exchange: Exchange, client: ReplyClient, heartbeat: float) -> None:
         self._exchange = exchange
-        self._send = send
+        self._client = client
+        self._send = client.send
         self._encoder = exchange.encoder()
         self._framer = exchange.framer()
         self._heartbeat = heartbeat
-        self._stop_listening = stop_listening
         self._loop = asyncio.get_running_loop()
         self._last_write = self._loop.time()
         self._timer: asyncio.TimerHandle | None = None
@@ -149,7 +134,7 @@ class _Stream:
                         with suppress(Exception):
                             await self._end("cut")
                     raise
-                self._stop_listening()
+                self._client.stop_listening()
                 with suppress(TimeoutError):
                     async with asyncio.timeout(_DRAIN_SECONDS):
                         async for _ in batches:
@@ -165,8 +150,12 @@ class _Stream:
             events = take_notes(exchange, events)
             if not events:
                 return
-            if isinstance(events[-1], ReplyFailed) and not await self._may_begin(events[-1]):
-                return
+            if isinstance(events[-1], ReplyFailed):
+                await self._client.begin()
+                if not await self._may_begin(events[-1]):
+                    return
+        if self._client.is_waiting and not BEFORE_TOKENS.issuperset(map(type, events)):
+            await self._client.begin()
         feed = self._encoder.feed
         payloads: list[Payload] = []
         for event in events:

@@ -21,6 +21,7 @@ from callboard.core import Request
 from callboard.dialects import get_dialect
 from callboard.errors import CallerError
 from callboard.modes import get_mode
+from callboard.servers.gateway.abandoned_replies import Message
 from callboard.servers.gateway.backend import Backend
 from callboard.servers.gateway.dispatch import stream_reply
 from callboard.servers.gateway.exchange import Exchange, ReplyRecord
@@ -40,7 +41,7 @@ from callboard.servers.gateway.request_view import (
     view_row,
     view_session,
 )
-from callboard.servers.gateway.response_stream import Message, respond
+from callboard.servers.gateway.response_stream import respond
 from callboard.servers.gateway.spending import ReplyCosts
 from callboard.servers.gateway.traffic_values import (
     PAGE_SIZE,

@@ -164,9 +164,12 @@ def message_body(
 
 def usage_body(usage: core.Usage) -> dict[str, Any]:
     """The usage as Anthropic writes it: what was read from the cache, or written to it, is not among the input."""
+    hour = min(usage.cache_write_1h, usage.cache_write)
+    lifetimes = {"ephemeral_5m_input_tokens": usage.cache_write - hour, "ephemeral_1h_input_tokens": hour}
     return {
         "input_tokens": max(usage.input - usage.cached - usage.cache_write, 0),
         "cache_creation_input_tokens": usage.cache_write,
+        **({"cache_creation": lifetimes} if usage.cache_write else {}),
         "cache_read_input_tokens": usage.cached,
         "output_tokens": usage.output,
         "output_tokens_details": {"thinking_tokens": usage.reasoning},
