@@ -1,7 +1,11 @@
 """Jobs on the board, as a person sees them: watched, approved, answered, cancelled, forked."""
 
+import re
+
 import pytest
 from playwright.sync_api import expect
+
+from callboard.jobs.job import Approval
 
 pytestmark = pytest.mark.usefixtures("worker")
 
@@ -15,6 +19,11 @@ def open_job(visitor, identifier):
 def look_at_next(page):
     """Follow the link to the question that comes after an answer."""
     page.get_by_role("link", name="Look at the next").click()
+
+
+def cancel(page):
+    page.get_by_text("Cancel job…").click()
+    page.get_by_role("button", name="Cancel this job").click()
 
 
 def state_of(page):
@@ -43,7 +52,7 @@ def test_a_job_is_watched_approved_answered_and_forked(board, jobs, visit, look)
     assert numbers == [str(each) for each in range(1, len(numbers) + 1)]
     look(page)
     before = page.url
-    page.get_by_role("button", name="Fork behind round 1").click()
+    page.get_by_role("button", name="Fork after round 1").click()
     expect(page.get_by_role("heading", name="May this call run?")).to_be_visible()
     assert page.url != before
     expect(page.locator("#facts")).to_contain_text("after round 1")
@@ -62,7 +71,7 @@ def test_a_running_job_is_cancelled_resumed_and_retried(board, jobs, visit):
     page = open_job(visit(board), jobs.submit("Sleep"))
     expect(page.locator("#log")).to_contain_text("I wait.")
     expect(state_of(page)).to_have_text("running")
-    page.get_by_role("button", name="Cancel").click()
+    cancel(page)
     expect(state_of(page)).to_have_text("cancelled")
     page.get_by_role("button", name="Resume").click()
     expect(page.locator("#log")).to_contain_text("I woke up.")
@@ -71,7 +80,7 @@ def test_a_running_job_is_cancelled_resumed_and_retried(board, jobs, visit):
     page.get_by_role("button", name="Retry as a new job").click()
     expect(state_of(page)).to_have_text("running")
     assert page.url != first
-    page.get_by_role("button", name="Cancel").click()
+    cancel(page)
     expect(state_of(page)).to_have_text("cancelled")
 
 
@@ -123,3 +132,27 @@ def test_it_can_be_done_by_the_keyboard_alone(board, jobs, visit):
     page.get_by_role("link", name="Look at the next").focus()
     page.keyboard.press("Enter")
     expect(page.get_by_role("heading", name="A question for you")).to_be_visible()
+
+
+def test_keys_lead_through_the_list_and_the_tab_counts_what_waits(board, jobs, visit, look):
+    claim = jobs.begin("Find me by the keyboard")
+    page = visit(board).open("jobs")
+    expect(page.locator("#rows tr").first).to_be_visible()
+    page.keyboard.press("?")
+    expect(page.get_by_role("dialog")).to_be_visible()
+    look(page)
+    page.keyboard.press("?")
+    page.keyboard.press("/")
+    page.keyboard.type("by the key?")
+    expect(page.get_by_label("Search")).to_have_value("by the key?")
+    page.keyboard.press("Backspace")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**text=by+the+key&**")
+    page.keyboard.press("j")
+    page.keyboard.press("Enter")
+    page.wait_for_url(f"**/jobs/{claim.job.id}")
+    assert not page.title().startswith("(")
+    jobs.run(claim.wait([Approval(call_id="c", name="deploy", arguments={}, digest="d")]))
+    expect(page).to_have_title(re.compile(r"^\(1\) Find me"))
+    jobs.run(jobs.client.store.request_cancel(claim.job.id))
+    expect(page).to_have_title(re.compile("^Find me"))

@@ -5,6 +5,7 @@ import os
 import stat
 
 import pytest
+from tests.tables import table
 
 from callboard.errors import CallerError
 from callboard.servers.board.login import LINK_SECONDS, SESSION_SECONDS, Login
@@ -120,3 +121,17 @@ def test_notes_of_old_links_are_deleted(login, tmp_path):
     os.utime(old, (0, 0))
     login.use_link_token(login.make_link_token())
     assert old not in [*(tmp_path / "board" / "used").iterdir()]
+
+
+@table(
+    "page", ["/jobs/20261128-1-ab", "/jobs?state=failed&text=a+b%20c", "//evil.example", "/\\evil.example", "/login"]
+)
+def test_a_login_leads_to_the_page_that_was_asked_for(page, visitor, login):
+    asked = visitor.get(f"/board{page}", headers={"accept": "text/html"}, follow_redirects=False)
+    remembered = asked.cookies.get("callboard-board-page", "")
+    if "evil" in page or page == "/login":
+        assert remembered == ""
+        visitor.cookies.set("callboard-board-page", page, path="/board")
+    answer = visitor.post("/board/login", data={"link": login.make_link_token()}, follow_redirects=False)
+    assert answer.headers["location"] == ("/board/" if "evil" in page else f"/board{page}")
+    assert 'callboard-board-page=""' in answer.headers["set-cookie"]

@@ -234,12 +234,13 @@ class JobFact(NamedTuple):
 
 def describe_state(job: JobSummary) -> str:
     """Return why a job is in its state, and for whom it waits."""
-    waits = f"waits for {_WAITS.get(job.waits_for, job.waits_for)}" if job.state == "waiting" and job.waits_for else ""
+    waits = f"waiting for {_WAITS.get(job.waits_for, job.waits_for)}" if job.state == "waiting" and job.waits_for else ""
     if job.state == "pending":
-        waits = "waits for a worker"
+        waits = "waiting for a worker"
     if job.cancel_requested and job.state == "running":
         waits = "is being cancelled"
-    return "; ".join([display(each, _MAX_FACT) for each in (waits, job.error or job.reason) if each])
+    reason = job.error or job.reason
+    return "; ".join([display(each, _MAX_FACT) for each in (waits, reason) if each and each != job.state])
 
 
 def look_subject(job: str, call: str, digest: str) -> str:
@@ -274,7 +275,7 @@ async def render_parts(
     outcome = read_outcome(await store.get(job.id)) if job.has_ended else None
     rounds = await store.rounds(job.id)
     actions = [
-        ("cancel", "Cancel", not job.has_ended),
+        ("cancel", "Cancel this job", not job.has_ended),
         ("resume", "Resume", job.state in RESUMABLE),
         ("retry", "Retry as a new job", job.has_ended),
         ("keep", "Keep as a test", job.has_ended and common["can_keep"]),
@@ -415,7 +416,7 @@ def _describe(value: Any, levels: int = 5) -> str:
 
 
 _WAITS: Final = {
-    "approval": "an approval",
-    "question": "an answer",
+    "approval": "your approval",
+    "question": "your answer",
     "rate_limit": "a provider's rate limit",
 }

@@ -18,6 +18,7 @@ prevents DNS rebinding. Pages may run and load only our own files.
 from __future__ import annotations
 
 import os
+import re
 import secrets
 import time
 from collections.abc import Callable, Collection, Sequence
@@ -123,10 +124,28 @@ class Guard:
                 # A link in a chat comes without the cookie, because it is SameSite=Strict. Our refresh sends the cookie.
                 query = escape(f"?{request.url.query}&again")
                 return HTMLResponse(f'<meta http-equiv="refresh" content="0; url={query}">')
-            return RedirectResponse(f"{request.scope.get('root_path', '')}/login", 303)
-        _, port = request.scope.get("server") or ("", None)
-        option = f" --port {port}" if port else ""  # not from the Host header, which the client controls
+            return _remember_page(request, RedirectResponse(f"{request.scope.get('root_path', '')}/login", 303))
+        option = f" --port {port}" if (port := _port(request)) else ""
         return PlainTextResponse(f"log in first: callboard board --link{option} prints a link", 401)
+
+
+_PAGE_COOKIE: Final = "callboard-board-page"
+"""The page that a person asked for before the login: a path below the board's own, and its query."""
+_PAGE: Final = re.compile(r"/[A-Za-z0-9][\w.~%-]*(/[\w.~%-]+)*(\?[\w.~%&=+-]*)?", re.ASCII)
+
+
+def _remember_page(request: Request, response: Response) -> Response:
+    base = request.scope.get("root_path", "")
+    page = request.scope["path"].removeprefix(base) + (f"?{request.url.query}" if request.url.query else "")
+    if _PAGE.fullmatch(page):
+        response.set_cookie(_PAGE_COOKIE, page, max_age=LINK_SECONDS, path=base or "/", httponly=True, samesite="lax")
+    return response
+
+
+def _port(request: Request) -> int | None:
+    """Return the server's port. It is not taken from the Host header, which the client controls."""
+    _, port = request.scope.get("server") or ("", None)
+    return port
 
 
 def _is_public(path: str) -> bool:
@@ -146,15 +165,17 @@ def login_routes(board: Board) -> Sequence[BaseRoute]:
         if request.state.session:
             return board.redirect(request, "/")
         token = read_value(request.query_params.get("token"))
-        return board.render(request, "login.html", token=token, reason="")
+        return board.render(request, "login.html", token=token, reason="", port=_port(request))
 
     async def log_in(request: Request) -> Response:
         # There is no session yet, so the form has no token. Other pages do not know the link.
         form = await read_form(request)
         state = board.login.use_link_token(form.get("link", ""))
         if state != "ok":
-            return board.render(request, "login.html", status=403, token="", reason=REASONS[state])
-        response = board.redirect(request, "/")
+            return board.render(request, "login.html", status=403, token="", reason=REASONS[state], port=_port(request))
+        page = request.cookies.get(_PAGE_COOKIE, "")
+        response = board.redirect(request, page if _PAGE.fullmatch(page) else "/")
+        response.delete_cookie(_PAGE_COOKIE, path=request.scope.get("root_path", "") or "/")
         response.set_cookie(
             board.login.cookie,
             board.login.begin_session(),

@@ -90,6 +90,49 @@ function rest(box, isNew) {
 }
 for (const each of document.querySelectorAll(".ask")) rest(each, false);
 
+// The tab says how many questions wait. A browser that was asked to also notifies of each new one.
+const title = document.title;
+const NOTIFY = "callboard-notify";
+const isNotifying = () => localStorage.getItem(NOTIFY) && Notification.permission === "granted";
+let waiting = 0;
+function countWaiting() {
+  const count = document.querySelectorAll("#waiting li, .ask").length;
+  document.title = count ? `(${count}) ${title}` : title;
+  if (count > waiting && document.hidden && isNotifying()) new Notification("Waiting for you", { body: title });
+  waiting = count;
+}
+countWaiting();
+for (const button of document.querySelectorAll("[data-notify]")) {
+  if (!("Notification" in window)) continue;
+  const show = () => (button.textContent = isNotifying() ? "Notifications are on" : "Notify me");
+  button.hidden = false;
+  button.addEventListener("click", async () => {
+    if (isNotifying()) localStorage.removeItem(NOTIFY);
+    else if ((await Notification.requestPermission()) === "granted") localStorage.setItem(NOTIFY, "1");
+    show();
+  });
+  show();
+}
+
+// Keys: / searches, j and k go through the rows or entries, ? shows the keys.
+const steps = (by) => {
+  const links = [...document.querySelectorAll("#rows .title > a, #log .mark")];
+  const at = links.indexOf(document.activeElement);
+  links[at < 0 ? (by > 0 ? 0 : links.length - 1) : Math.min(links.length - 1, Math.max(0, at + by))]?.focus();
+};
+const KEYS = {
+  "/": () => document.querySelector("input[type=search]")?.focus(),
+  j: () => steps(1),
+  k: () => steps(-1),
+  "?": () => (byId("keys")?.open ? byId("keys").close() : byId("keys")?.showModal()),
+};
+document.addEventListener("keydown", (event) => {
+  const isTyping = event.target.matches("input, textarea, select");
+  if (isTyping || event.ctrlKey || event.metaKey || event.altKey || !KEYS[event.key]) return;
+  event.preventDefault();
+  KEYS[event.key]();
+});
+
 // Keep a page up to date while it is looked at: a browser has few connections, and a hidden page needs none.
 function follow(log) {
   const status = byId("status");
@@ -117,6 +160,7 @@ function follow(log) {
         const target = byId(id);
         (target.matches("[data-questions]") ? updateQuestions : update)(target, html);
       }
+      countWaiting();
     },
     pieces: (event) => keepEnd(() => JSON.parse(event.data).forEach(addPiece)),
     reload: () => {
@@ -154,7 +198,7 @@ function follow(log) {
     source = undefined;
     pieces?.replaceChildren();
   };
-  document.addEventListener("visibilitychange", () => (document.hidden ? stop() : start()));
+  document.addEventListener("visibilitychange", () => (document.hidden && !isNotifying() ? stop() : start()));
   window.addEventListener("pagehide", stop);
   window.addEventListener("pageshow", start);
   start();
