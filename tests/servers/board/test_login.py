@@ -3,6 +3,7 @@
 import multiprocessing
 import os
 import stat
+from urllib.parse import quote
 
 import pytest
 from tests.tables import table
@@ -131,7 +132,7 @@ def test_a_login_leads_to_the_page_that_was_asked_for(page, visitor, login):
     remembered = asked.cookies.get("callboard-board-page", "")
     if "evil" in page or page == "/login":
         assert remembered == ""
-        visitor.cookies.set("callboard-board-page", page, path="/board")
+        visitor.cookies.set("callboard-board-page", quote(page, safe=""), path="/board")
     answer = visitor.post("/board/login", data={"link": login.make_link_token()}, follow_redirects=False)
     assert answer.headers["location"] == ("/board/" if "evil" in page else f"/board{page}")
     assert 'callboard-board-page=""' in answer.headers["set-cookie"]

@@ -234,7 +234,9 @@ class JobFact(NamedTuple):
 
 def describe_state(job: JobSummary) -> str:
     """Return why a job is in its state, and for whom it waits."""
-    waits = f"waiting for {_WAITS.get(job.waits_for, job.waits_for)}" if job.state == "waiting" and job.waits_for else ""
+    waits = (
+        f"waiting for {_WAITS.get(job.waits_for, job.waits_for)}" if job.state == "waiting" and job.waits_for else ""
+    )
     if job.state == "pending":
         waits = "waiting for a worker"
     if job.cancel_requested and job.state == "running":

@@ -28,6 +28,7 @@ from hmac import compare_digest
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
+from urllib.parse import quote, unquote
 
 from itsdangerous import BadSignature, SignatureExpired, Signer, TimestampSigner
 from starlette.datastructures import Headers, MutableHeaders
@@ -138,7 +139,9 @@ def _remember_page(request: Request, response: Response) -> Response:
     base = request.scope.get("root_path", "")
     page = request.scope["path"].removeprefix(base) + (f"?{request.url.query}" if request.url.query else "")
     if _PAGE.fullmatch(page):
-        response.set_cookie(_PAGE_COOKIE, page, max_age=LINK_SECONDS, path=base or "/", httponly=True, samesite="lax")
+        response.set_cookie(
+            _PAGE_COOKIE, quote(page, safe=""), max_age=LINK_SECONDS, path=base or "/", httponly=True, samesite="lax"
+        )
     return response
 
 
@@ -173,7 +176,7 @@ def login_routes(board: Board) -> Sequence[BaseRoute]:
         state = board.login.use_link_token(form.get("link", ""))
         if state != "ok":
             return board.render(request, "login.html", status=403, token="", reason=REASONS[state], port=_port(request))
-        page = request.cookies.get(_PAGE_COOKIE, "")
+        page = unquote(request.cookies.get(_PAGE_COOKIE, ""))
         response = board.redirect(request, page if _PAGE.fullmatch(page) else "/")
         response.delete_cookie(_PAGE_COOKIE, path=request.scope.get("root_path", "") or "/")
         response.set_cookie(

@@ -96,7 +96,7 @@ const NOTIFY = "callboard-notify";
 const isNotifying = () => localStorage.getItem(NOTIFY) && Notification.permission === "granted";
 let waiting = 0;
 function countWaiting() {
-  const count = document.querySelectorAll("#waiting li, .ask").length;
+  const count = document.querySelectorAll("#waiting li, .ask:not(.answered)").length;
   document.title = count ? `(${count}) ${title}` : title;
   if (count > waiting && document.hidden && isNotifying()) new Notification("Waiting for you", { body: title });
   waiting = count;
