@@ -128,6 +128,7 @@ def test_notes_of_old_links_are_deleted(login, tmp_path):
     "page", ["/jobs/20261128-1-ab", "/jobs?state=failed&text=a+b%20c", "//evil.example", "/\\evil.example", "/login"]
 )
 def test_a_login_leads_to_the_page_that_was_asked_for(page, visitor, login):
+    visitor.cookies.clear()
     asked = visitor.get(f"/board{page}", headers={"accept": "text/html"}, follow_redirects=False)
     remembered = asked.cookies.get("callboard-board-page", "")
     if "evil" in page or page == "/login":
