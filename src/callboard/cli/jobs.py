@@ -21,7 +21,7 @@ from callboard.coding.job_folders import OLD_RECORD, JobFolders, list_old_record
 from callboard.core import encode_line
 from callboard.errors import CallerError
 from callboard.jobs.job import DurableJob, DurableState, JobSummary
-from callboard.jobs.steps import CallSpan, RoundSpan, build_trace, describe_trace
+from callboard.jobs.steps import CallSpan, RoundSpan, build_trace, describe_trace, place_spans, sum_seconds
 from callboard.profiles import format_cost
 from callboard.text.display import collapse
 
@@ -59,7 +59,7 @@ def _make_table(job: DurableJob, rounds: list[RoundSpan], *, is_narrow: bool) ->
     from rich.table import Table  # noqa: PLC0415  # rich costs 50 ms
     from rich.text import Text  # noqa: PLC0415
 
-    seconds = sum([_length(each) for each in rounds])
+    seconds = sum_seconds(rounds)
     sums = _describe_tokens(job.usage), format_cost(job.cost)
     model = collapse(job.model, _MAX_NAME)
     table = Table(box=None, pad_edge=False, title_justify="left", title=Text(f"{job.id}  {job.state}  {model}"))
@@ -68,48 +68,41 @@ def _make_table(job: DurableJob, rounds: list[RoundSpan], *, is_narrow: bool) ->
         table.add_column(heading, justify="right", no_wrap=True, min_width=8)
     table.add_column("", no_wrap=True, overflow="crop", max_width=1 if is_narrow else _BAR)
     table.add_column("", no_wrap=True, overflow="ellipsis")
-    offset, phase = 0.0, ""
-    for each in rounds:
+    phase = ""
+    for each, begin, width in place_spans(rounds):
+        if isinstance(each, CallSpan):
+            table.add_row(*_call_row(each, begin, width))
+            continue
         if each.phase != phase:
             phase = each.phase
             table.add_row(Text(collapse(phase, _MAX_NAME), style="bold"))
-        bar = _draw_bar(offset, each.seconds, seconds)
         table.add_row(
             f"{each.number}",
             _describe_seconds(each.seconds),
             _describe_tokens(each.usage),
             format_cost(each.cost),
-            Text(bar, style="cyan"),
+            Text(_draw_bar(begin, width), style="cyan"),
         )
-        for call in each.calls:
-            table.add_row(*_call_row(call, offset + (each.seconds or 0.0), seconds))
-        offset += _length(each)
     table.add_section()
     table.add_row("all", _describe_seconds(seconds or None), *sums)
     return table
 
 
-def _call_row(call: CallSpan, offset: float, whole: float) -> list[Any]:
+def _call_row(call: CallSpan, begin: float, width: float) -> list[Any]:
     from rich.text import Text  # noqa: PLC0415  # rich costs 50 ms
 
     style = _STYLES[call.state]
     name = Text(f"  {collapse(call.name, _MAX_NAME)}")
-    bar = Text(_draw_bar(offset, call.seconds, whole), style=style)
+    bar = Text(_draw_bar(begin, width), style=style)
     state = call.state if call.state != "failed" else collapse(call.failure, _MAX_FAILURE)
     return [name, _describe_seconds(call.seconds), "", "", bar, Text(state, style=style)]
 
 
-def _length(span: RoundSpan) -> float:
-    if span.began_at is None or span.ended_at is None:
-        return 0.0
-    return max((span.ended_at - span.began_at).total_seconds(), 0.0)
-
-
-def _draw_bar(offset: float, seconds: float | None, whole: float) -> str:
-    if seconds is None or not whole:
+def _draw_bar(begin: float, width: float) -> str:
+    if not width:
         return ""
-    begin = min(int(offset / whole * _BAR), _BAR - 1)
-    return " " * begin + "━" * max(1, min(round(seconds / whole * _BAR), _BAR - begin))
+    first = min(int(begin * _BAR), _BAR - 1)
+    return " " * first + "━" * max(1, min(round(width * _BAR), _BAR - first))
 
 
 def _describe_seconds(seconds: float | None) -> str:

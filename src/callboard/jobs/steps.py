@@ -27,6 +27,8 @@ from callboard.text.surrogates import escape_surrogates
 
 CallState: TypeAlias = Literal["done", "failed", "open"]
 """State of a call; an open call has no result."""
+_THIN: Final = 1e-6
+"""Minimum width of a bar."""
 MAX_FAILURE: Final = 300
 """Maximum characters of the reason why a call failed."""
 
@@ -97,6 +99,29 @@ def build_trace(entries: Iterable[JobEntry]) -> list[RoundSpan]:
             case _:
                 pass
     return rounds
+
+
+def place_spans(rounds: list[RoundSpan]) -> Iterator[tuple[RoundSpan | CallSpan, float, float]]:
+    """Yield each round and call with the start and width of its bar, as fractions of the whole time.
+
+    Waits between rounds, such as those for a person, have no width.
+    """
+    whole = sum_seconds(rounds)
+    offset = 0.0
+    for each in rounds:
+        yield each, *_fractions(offset, each.seconds, whole)
+        for call in each.calls:
+            yield call, *_fractions(offset + (each.seconds or 0.0), call.seconds, whole)
+        offset += sum_seconds([each])
+
+
+def sum_seconds(rounds: Iterable[RoundSpan]) -> float:
+    """Return the seconds of rounds, with their calls."""
+    return sum([max(_seconds(each.began_at, each.ended_at) or 0.0, 0.0) for each in rounds])
+
+
+def _fractions(offset: float, seconds: float | None, whole: float) -> tuple[float, float]:
+    return (0.0, 0.0) if seconds is None or not whole else (offset / whole, max(seconds / whole, _THIN))
 
 
 def describe_trace(rounds: list[RoundSpan]) -> list[dict[str, Any]]:

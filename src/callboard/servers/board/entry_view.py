@@ -197,10 +197,12 @@ class EntryView:
 
     Args:
         place: The path of the job's page.
+        prefix: Prefix of the ids of articles, for a page with two jobs.
     """
 
-    def __init__(self, place: str) -> None:
+    def __init__(self, place: str, prefix: str = "") -> None:
         self._place = place
+        self._prefix = prefix
         self._calls: dict[str, PendingCall] = {}
         self._replied_at: datetime | None = None
         self._prompt = ""
@@ -219,7 +221,12 @@ class EntryView:
         blocks = [each for each in blocks if each.text or each.kind not in ("reasoning", "system", "assistant")]
         if not blocks:
             return []
-        values = {"place": self._place, "number": entry.number, "more": max(0, len(blocks) - MAX_BLOCKS)}
+        values = {
+            "place": self._place,
+            "prefix": self._prefix,
+            "number": entry.number,
+            "more": max(0, len(blocks) - MAX_BLOCKS),
+        }
         return [render("entry.html", {**values, "blocks": blocks[:MAX_BLOCKS]})]
 
     def finish(self, why: str = "stop", /) -> list[Markup]:

@@ -28,7 +28,7 @@ from callboard.jobs.activity import JobActivity, read_activities
 from callboard.jobs.entries import read_conversation
 from callboard.jobs.job import DurableJob, DurableState, JobSummary
 from callboard.jobs.queries import JobFilter, JobOrder
-from callboard.servers.board import job_page
+from callboard.servers.board import job_page, trace_page
 from callboard.servers.board.browser import Form, PageUpdate, read_number, read_value, send_updates, wait
 from callboard.servers.board.entry_view import read_object
 from callboard.servers.board.job_page import describe_state, look_subject
@@ -221,6 +221,7 @@ def routes(board: Board) -> Sequence[BaseRoute]:
         Route("/jobs", show),
         Route("/jobs/live", stream),
         *action_routes(board),
+        *trace_page.routes(board),
         *job_page.routes(board),
     ]
 
