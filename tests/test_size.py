@@ -8,11 +8,11 @@ from pathlib import Path
 
 PACKAGE = Path(__file__).parents[1] / "src/callboard"
 BUDGETS = {
-    "servers": 16_749,
+    "servers": 16_893,
     "coding": 12_742,
     "wires": 9_032,
-    "cli": 8_202,
-    "jobs": 7_055,
+    "cli": 8_195,
+    "jobs": 7_080,
     "dialects": 6_274,
     "providers": 4_645,
     "mcp": 3_797,
@@ -35,8 +35,8 @@ BUDGETS = {
     "root": 393,
 }
 """Lines of each room, and of the modules beside the rooms ("root")."""
-FILES = 507
-TEST_LINES = 92_290
+FILES = 508
+TEST_LINES = 92_387
 
 
 def count_lines(folder):
