@@ -110,9 +110,10 @@ $(BFCL)/.installed: bench/bfcl.txt
 	@$(BFCL)/bin/python -m pip --disable-pip-version-check install --quiet --no-deps --only-binary :all: --requirement bench/bfcl.txt
 	@touch $@
 
-# make conformance-bfcl  ask BFCL's official checker and ours about the same answers to all of its tasks of one turn
+# make conformance-bfcl  compare our checker with BFCL's official one, and play its tasks of several turns
 conformance-bfcl: $(INSTALLED) $(BFCL)/.installed
 	$(BIN)/python -m bench.bfcl $(OPTIONS)
+	$(BIN)/python -m bench.multi_turn
 
 $(CLIENTS)/.installed: tests/clients/requirements.txt tests/clients/package.json
 	@echo "[clients] $(CLIENTS): Codex, Claude Code, Qwen Code, Gemini CLI, acpx, and node for them (about 1.5 GB the first time)"

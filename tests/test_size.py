@@ -16,8 +16,8 @@ BUDGETS = {
     "dialects": 6_274,
     "providers": 4_645,
     "mcp": 3_797,
+    "evaluation": 3_268,
     "sandbox": 3_200,
-    "evaluation": 2_778,
     "agent": 2_471,
     "tools": 2_366,
     "schema": 1_984,
@@ -35,8 +35,8 @@ BUDGETS = {
     "root": 393,
 }
 """Lines of each room, and of the modules beside the rooms ("root")."""
-FILES = 508
-TEST_LINES = 92_387
+FILES = 510
+TEST_LINES = 92_693
 
 
 def count_lines(folder):

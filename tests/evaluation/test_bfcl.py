@@ -106,7 +106,7 @@ def test_a_line_of_any_json_is_a_task_or_refused(line):
         decode(json.dumps(line).encode())
 
 
-@pytest.mark.parametrize("category", [*REFUSED, "multi_turn_base", "multi_turn_long_context", "unheard"])
+@pytest.mark.parametrize("category", [*REFUSED, "unheard", "multi_turn"])
 def test_a_category_that_cannot_be_read_is_refused_with_the_reason(category, tmp_path):
     with pytest.raises(CallerError, match=r"cannot be read: \w+.*(\s|.)*simple_python"):
         load_bfcl(tmp_path, [category])

@@ -1,10 +1,14 @@
-"""Read the single-turn tasks of the Berkeley Function Calling Leaderboard (BFCL), and the tasks of When2Call.
+"""Read the tasks of the Berkeley Function Calling Leaderboard (BFCL), and the tasks of When2Call.
 
 A category of BFCL is a file of questions (`BFCL_v4_simple_python.json`) and, if calls are expected, a file of accepted
 answers (`possible_answer/…` of the same name). Both have one JSON object per line, joined by `id`. Python's names of
 types become JSON Schema's: `dict` is an object, `float` a number, `tuple` an array, `any` no type. Dots in a tool's
 name become underscores, as in the official handlers, because no provider accepts dots. Descriptions stay unchanged. The
 official runner adds "Note that the provided function is in Python 3 syntax." to each.
+
+A task of several turns names the simulated APIs that its calls run on. The tools of these APIs are in
+`multi_turn_func_doc`, and `simulation` runs them. The right calls are Python expressions with literal arguments, which are
+parsed and never evaluated.
 
 The tasks of When2Call (NVIDIA) ask whether to call a tool at all. Their right answers are a call, a direct answer, a
 question for missing facts, and that the task cannot be done. If a call is right, the model has to make at least one, of
@@ -18,6 +22,7 @@ is refused, and the error names the file and the line.
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -28,7 +33,7 @@ import msgspec
 from callboard.core import AssistantCanister, Canister, SupervisorCanister, UserCanister
 from callboard.core.request import ToolDeclaration
 from callboard.errors import CallerError
-from callboard.evaluation.task import LINE, ExpectedCall, Step, Task
+from callboard.evaluation.task import LINE, ExpectedCall, RightCall, Simulation, Step, Task
 
 WHEN2CALL: Final = "when2call"
 FILES: Final = ("when2call_test_llm_judge.jsonl", "when2call_test_mcq.jsonl")
@@ -85,12 +90,31 @@ CATEGORIES: Final = (
     "live_irrelevance",
     "live_relevance",
 )
-"""Categories that can be read. The live categories came from users."""
+"""Categories of one turn. The live categories came from users."""
+MULTI_TURN: Final = (
+    "multi_turn_base",
+    "multi_turn_miss_func",
+    "multi_turn_miss_param",
+    "multi_turn_long_context",
+)
+"""Categories of several turns. Their tasks run on simulated APIs."""
+DOCUMENTS: Final[Mapping[str, str]] = {
+    "GorillaFileSystem": "gorilla_file_system",
+    "MathAPI": "math_api",
+    "MessageAPI": "message_api",
+    "TicketAPI": "ticket_api",
+    "TradingBot": "trading_bot",
+    "TravelAPI": "travel_booking",
+    "TwitterAPI": "posting_api",
+    "VehicleControlAPI": "vehicle_control",
+}
+"""Names of the files that describe the tools of each simulated API, which are also the names of its modules."""
+NEW_TOOLS: Final = "I have updated some more functions you can choose from. What about now?"
+"""Message of a turn that declares more tools, as in the official runner."""
 REFUSED: Final[Mapping[str, str]] = {
     "simple_java": "its values are Java source text, not JSON",
     "simple_javascript": "its values are JavaScript source text, not JSON",
-    "multi_turn": "its answers are the states of simulated programs, which would have to be run",
-    "memory": "its answers are the states of simulated programs, which would have to be run",
+    "memory": "its tasks search texts with models, and depend on each other",
     "web_search": "its tools search the web",
     "format_sensitivity": "it has the tasks of other categories with other prompts",
 }
@@ -137,9 +161,24 @@ class _Answer(msgspec.Struct, frozen=True):
     ground_truth: list[dict[str, dict[str, tuple[Any, ...]]]]
 
 
+class _Conversation(msgspec.Struct, frozen=True):
+    id: str
+    question: list[list[_Message]]
+    involved_classes: list[str]
+    initial_config: dict[str, Any] = {}
+    missed_function: dict[str, list[str]] = {}
+
+
+class _RightCalls(msgspec.Struct, frozen=True):
+    id: str
+    ground_truth: list[list[str]]
+
+
 _functions: msgspec.json.Decoder[_Function] = msgspec.json.Decoder(_Function)
 _questions: msgspec.json.Decoder[_Question] = msgspec.json.Decoder(_Question)
 _answers: msgspec.json.Decoder[_Answer] = msgspec.json.Decoder(_Answer)
+_conversations: msgspec.json.Decoder[_Conversation] = msgspec.json.Decoder(_Conversation)
+_right_calls: msgspec.json.Decoder[_RightCalls] = msgspec.json.Decoder(_RightCalls)
 
 
 def load_bfcl(directory: Path, categories: Sequence[str] = CATEGORIES) -> list[Task]:
@@ -157,16 +196,22 @@ def load_bfcl(directory: Path, categories: Sequence[str] = CATEGORIES) -> list[T
         check_category(category)
         questions = _file(directory, category)
         answers = read_lines(_file(directory / "possible_answer", category)) if has_answers(category) else []
-        tasks += decode_bfcl(category, read_lines(questions), answers, path=questions.name)
+        if category in MULTI_TURN:
+            tools = {name: _read_tools(directory, document) for name, document in DOCUMENTS.items()}
+            tasks += _decode_multi_turn(category, read_lines(questions), answers, tools, questions.name)
+        else:
+            tasks += decode_bfcl(category, read_lines(questions), answers, path=questions.name)
     return tasks
 
 
 def check_category(category: str) -> None:
     """Raise CallerError, with the reason, if a category cannot be read."""
-    if category in CATEGORIES:
+    if category in (*CATEGORIES, *MULTI_TURN):
         return
     reason = next((why for begin, why in REFUSED.items() if category.startswith(begin)), "BFCL has no such category")
-    raise CallerError(f"the category {category} cannot be read: {reason}", hint=f"use {', '.join(CATEGORIES)}")
+    raise CallerError(
+        f"the category {category} cannot be read: {reason}", hint=f"use {', '.join((*CATEGORIES, *MULTI_TURN))}"
+    )
 
 
 def has_answers(category: str) -> bool:
@@ -208,6 +253,62 @@ def _canister(message: _Message, path: str) -> Canister:
     return canister
 
 
+def _read_tools(directory: Path, document: str) -> list[ToolDeclaration]:
+    """Return the tools of a simulated API."""
+    file = directory / "multi_turn_func_doc" / f"{document}.json"
+    if not file.is_file():
+        raise CallerError("a simulated API is not described", path=str(file), hint="give BFCL's whole folder `data`")
+    return [_tool(function, file.name) for function in decode_lines(_functions, read_lines(file), file.name)]
+
+
+def _decode_multi_turn(
+    category: str,
+    questions: Iterable[bytes],
+    answers: Iterable[bytes],
+    tools: Mapping[str, Sequence[ToolDeclaration]],
+    path: str,
+) -> Iterator[Task]:
+    """Yield the tasks of a category of several turns."""
+    known = {
+        answer.id: answer.ground_truth for answer in decode_lines(_right_calls, answers, f"possible_answer/{path}")
+    }
+    for number, question in enumerate(decode_lines(_conversations, questions, path), 1):
+        location = f"{path}:{number}"
+        right_calls = known.get(question.id, ())
+        if len(right_calls) != len(question.question) or not tools.keys() >= set(question.involved_classes):
+            raise CallerError("a turn has no right calls, or a simulated API is not known", path=location)
+        declared = {tool.name: tool for name in question.involved_classes for tool in tools[name]}
+        later = {
+            turn: tuple([declared.pop(name) for name in names if name in declared])
+            for turn, names in question.missed_function.items()
+        }
+        steps = [
+            Step(
+                tuple([_canister(message, location) for message in messages])
+                or (UserCanister(NEW_TOOLS),) * (str(turn) in later),
+                right_calls=tuple([_right_call(call, location) for call in right_calls[turn]]),
+                tools=later.get(str(turn), ()),
+            )
+            for turn, messages in enumerate(question.question)
+        ]
+        simulation = Simulation(
+            tuple(question.involved_classes), question.initial_config, long_context=category.endswith("long_context")
+        )
+        yield Task(question.id, SUITE, category, tuple(declared.values()), tuple(steps), simulation)
+
+
+def _right_call(expression: str, path: str) -> RightCall:
+    """Parse a call such as `cd(folder='temp')`. Raises CallerError if its arguments are not literals."""
+    try:
+        match ast.parse(expression.strip(), mode="eval").body:
+            case ast.Call(ast.Name(name), positional, keywords):
+                values = tuple([ast.literal_eval(each) for each in positional])
+                return RightCall(name, values, {str(each.arg): ast.literal_eval(each.value) for each in keywords})
+    except (SyntaxError, ValueError, TypeError, MemoryError, RecursionError):
+        pass
+    raise CallerError(f"not a call with literal arguments: {expression[:80]!r}", path=path)
+
+
 def decode_tool(function: str, path: str) -> ToolDeclaration:
     """Return the declaration of a function of BFCL, from its JSON. Raises CallerError with `path`."""
     return _tool(next(decode_lines(_functions, [function.encode()], path)), path)
@@ -241,7 +342,7 @@ def _schema(described: Any, path: str, depth: int = 0) -> dict[str, Any]:
 
 def find_categories(directory: Path) -> list[str]:
     """Return the categories that have a file of questions in the directory."""
-    return [category for category in CATEGORIES if _files(directory, category)]
+    return [category for category in (*CATEGORIES, *MULTI_TURN) if _files(directory, category)]
 
 
 def _file(directory: Path, category: str) -> Path:

@@ -1,4 +1,4 @@
-"""Judge the reply of a model at a step: solved, or missed under one of eleven labels.
+"""Judge the reply of a model at a step: solved, or missed under one of the labels.
 
 The first failed check decides the label. The checks ask: is a call expected, was the reply cut, is there a call, can its
 arguments be read, is the number of calls right, is each call right? Then they check the text.
@@ -9,7 +9,7 @@ type, or the type of the first accepted value. An integer is accepted for a `num
 spaces and some punctuation.
 
 Law: the judgement depends only on the step and the attempt. It agrees with the official checker on every answer to every
-single-turn task (see `bench/bfcl.py`). docs/evaluation.md lists stricter rules.
+single-turn task (see `bench/bfcl.py`). A turn on simulated APIs was judged by `simulation`. docs/evaluation.md lists stricter rules.
 """
 
 from __future__ import annotations
@@ -260,6 +260,8 @@ def check_step(task: Task, step: Step, attempt: Attempt) -> Judgement:
     """Return whether the `attempt` solves the `step` of the `task`."""
     if attempt.failure:
         return Judgement(False, "", f"the reply failed: {attempt.failure}")
+    if attempt.judgement is not None:
+        return attempt.judgement
     wrong = _compare(task.tools, step, attempt.calls) or _compare_answer(step, attempt.text)
     if wrong is None:
         return _SOLVED

@@ -16,6 +16,7 @@ _FIGURE: Final = 12
 """Maximum characters of a figure such as `120 of 200`."""
 _COLORS: Final = (
     "#4e79a7", "#f28e2b", "#e15759", "#76b7b2", "#59a14f", "#edc948", "#b07aa1", "#ff9da7", "#9c755f", "#8c8c8c", "#d37295",
+    "#499894", "#d4a6c8", "#86bcb6",
 )  # fmt: skip
 """One color for each label, distinguishable on a light and on a dark page."""
 

@@ -1,7 +1,8 @@
 """Run tasks with a model, in one variant after the other, and record the outcomes.
 
 Each step of a task is one reply that an `Agent` asks for. The tools are declared and never run. The task has their
-results. So nothing that a model writes is executed, and every model reads the same results.
+results. So nothing that a model writes is executed, and every model reads the same results. The steps of a task with a
+simulation are turns, whose calls run on simulated APIs.
 
 Laws: a task is asked once for each variant, and recorded tasks are not asked again. A failed reply is not recorded, and
 the next run asks for it again. A cancelled run loses only the tasks that were running.
@@ -16,6 +17,8 @@ import asyncio
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing
+from functools import partial
+from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 import msgspec
@@ -37,6 +40,7 @@ from callboard.core import (
     Request,
     ResultCanister,
     TextPiece,
+    ToolDeclaration,
     Usage,
     UserCanister,
     contents,
@@ -47,6 +51,8 @@ from callboard.core.events import Ending
 from callboard.errors import CallboardError, ProviderError
 from callboard.evaluation.check import check_step
 from callboard.evaluation.records import Record, RecordFile, make_key
+from callboard.evaluation.simulation import play_turn, simulate
+from callboard.evaluation.suites import pull_multi_turn
 from callboard.evaluation.task import Attempt, ScriptedResult, Step, Task
 from callboard.evaluation.variants import Variant
 from callboard.modes import get_plan, make_plan
@@ -224,19 +230,23 @@ async def attempt_task(model: Model, task: Task, options: RunnerOptions | None =
     options = options or RunnerOptions()
     if len(task.steps) > MAX_STEPS:
         return (Attempt(failure=f"a task of {len(task.steps)} steps is too long"),)
-    try:
-        agent = Agent(model, ensembles=[_declare(task)], controls=options.controls, quoted_calls="run")
-    except CallboardError as error:
-        return (Attempt(failure=f"the task's tools cannot be declared: {error}"),)
     history: list[Canister] = []
     attempts: list[Attempt] = []
-    for number, step in enumerate(task.steps):
-        history += step.canisters
-        attempt, reply = await _ask(agent, history, number, options)
-        attempts.append(attempt)
-        if not check_step(task, step, attempt).solved:
-            break
-        history += [*reply, *_script_results(step, attempt.calls)]
+    tools: tuple[ToolDeclaration, ...] = task.tools
+    async with simulate(task, await pull_multi_turn() if task.simulation else Path()) as apis:
+        for step in task.steps:
+            tools += step.tools
+            try:
+                agent = Agent(model, ensembles=[_declare(tools)], controls=options.controls, quoted_calls="run")
+            except CallboardError as error:
+                return (Attempt(failure=f"the task's tools cannot be declared: {error}"),)
+            history += step.canisters
+            ask = partial(_ask, agent, options)
+            attempt, reply = await (ask(history) if apis is None else play_turn(ask, apis, step, history))
+            attempts.append(attempt)
+            if not check_step(task, step, attempt).solved:
+                break
+            history += reply if apis else [*reply, *_script_results(step, attempt.calls)]
     return tuple(attempts)
 
 
@@ -250,10 +260,10 @@ def is_complete(task: Task, attempts: Sequence[Attempt]) -> bool:
 
 
 async def _ask(
-    agent: Agent[str], history: Sequence[Canister], turn: int, options: RunnerOptions
+    agent: Agent[str], options: RunnerOptions, history: Sequence[Canister]
 ) -> tuple[Attempt, list[Canister]]:
     """Ask for one reply. Return the attempt, and the reply's canisters."""
-    reply = _Reply(turn)
+    reply = _Reply()
     token = CALL_SCORES.set(reply.scores)
     began = time.monotonic()
     try:
@@ -275,11 +285,10 @@ async def _ask(
 class _Reply:
     """The reply to one step while it arrives. After a `retry`, another reply replaces it."""
 
-    def __init__(self, turn: int) -> None:
+    def __init__(self) -> None:
         self.canisters: list[Canister] = []
         self.failure = ""
         self.scores: dict[str, float] = {}
-        self._turn = turn
         self._fold = Fold()
         self._notes: list[Note] = []
         self._usage = Usage()
@@ -323,13 +332,13 @@ class _Reply:
         )
 
 
-def _declare(task: Task) -> Ensemble:
-    """Return the task's tools, which are never run. Raises CallboardError for duplicate names and wrong schemas."""
+def _declare(tools: Iterable[ToolDeclaration]) -> Ensemble:
+    """Return the tools of a task, which are never run. Raises CallboardError for duplicate names and wrong schemas."""
     return Ensemble(
         "task",
         [
             Invoker(tool.name, _refuse, tool.schema, description=tool.description, deferred=True, cli=tool.cli)
-            for tool in task.tools
+            for tool in tools
         ],
     )
 

@@ -1,7 +1,7 @@
 """Find the tasks of a suite by its name, or in a file or folder in a known format.
 
 BFCL's tasks come from the wheel of its package. pip downloads the wheel and does not install it, so none of its code
-runs.
+runs. Only the simulated APIs of the tasks of several turns run, in a process of their own.
 
 Laws: a wheel with another hash is refused, because other tasks would give other figures. The folder is complete or does
 not exist, even if several processes download it at the same time. The right answers to our own tasks pass the checker,
@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import re
 import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
@@ -23,7 +24,16 @@ from typing import Final, TypeAlias
 import msgspec
 
 from callboard.errors import CallerError, ModelFileError
-from callboard.evaluation.bfcl import CATEGORIES, FILES, find_categories, has_answers, load_bfcl, load_when2call
+from callboard.evaluation.bfcl import (
+    CATEGORIES,
+    DOCUMENTS,
+    FILES,
+    MULTI_TURN,
+    check_category,
+    find_categories,
+    load_bfcl,
+    load_when2call,
+)
 from callboard.evaluation.records import evaluation_directory
 from callboard.evaluation.task import Task, decode_tasks
 from callboard.providers.local.sources import download_wheel
@@ -42,12 +52,27 @@ def load_own_tasks() -> list[Task]:
 
 REQUIREMENT: Final = "bfcl-eval==2026.3.23"
 SHA256: Final = "3bb6dfa5f0c68ad403c9ec50b00db2bb3b4cc9b38ab1ff33f48fe30d853d3a0a"
+MULTI_TURN_WHEELS: Final[Mapping[str, str]] = {
+    REQUIREMENT: SHA256,
+    "mpmath==1.3.0": "a0b2b9fe80bbcd81a6647ff13108738cfb482d481d826cc0e02f5b35e5c88d2c",
+}
+"""Hashes of the wheels with the simulated APIs and what they import."""
 _DATA: Final = "bfcl_eval/data/"
 _SIZE: Final = 64 * 1024 * 1024
+_ONE_TURN: Final = re.compile(rf"{_DATA}((?:possible_answer/)?BFCL_v4_(?:{'|'.join(CATEGORIES)})\.json)")
+_SEVERAL_TURNS: Final = re.compile(
+    rf"({_DATA}(?:possible_answer/)?BFCL_v4_(?:{'|'.join(MULTI_TURN)})\.json|{_DATA}multi_turn_func_doc/\w+\.json"
+    r"|bfcl_eval/(?:constants/|eval_checker/|eval_checker/multi_turn_eval/)?__init__\.py"
+    r"|bfcl_eval/constants/executable_backend_config\.py"
+    r"|bfcl_eval/eval_checker/multi_turn_eval/multi_turn_(?:checker|utils)\.py"
+    rf"|bfcl_eval/eval_checker/multi_turn_eval/func_source_code/(?:__init__|long_context|{'|'.join(DOCUMENTS.values())})\.py"
+    r"|mpmath/(?!tests/)(?:\w+/)*\w+\.py)"
+)
+"""Files of wheels that are unpacked, with their new paths as a group. No path leaves the folder."""
 
 
 async def pull_bfcl(directory: Path | None = None, *, sha256: str = SHA256, python: str = sys.executable) -> Path:
-    """Return the folder with BFCL's files for `load_bfcl`. Download it (2 MB) if it does not exist.
+    """Return the folder with BFCL's files of one turn for `load_bfcl`. Download it (2 MB) if it does not exist.
 
     Args:
         directory: The folder. The default is `evaluation/bfcl-eval-2026.3.23` in Callboard's data directory.
@@ -57,19 +82,40 @@ async def pull_bfcl(directory: Path | None = None, *, sha256: str = SHA256, pyth
     Raises:
         ModelFileError: pip is missing or fails, or the wheel has another hash.
     """
-    directory = directory or data_directory() / "evaluation" / REQUIREMENT.replace("==", "-")
-    if directory.is_dir():
+    return await _pull(directory or _default_directory(), {REQUIREMENT: sha256}, _ONE_TURN, python)
+
+
+async def pull_multi_turn(
+    directory: Path | None = None, *, wheels: Mapping[str, str] = MULTI_TURN_WHEELS, python: str = sys.executable
+) -> Path:
+    """Return the folder with BFCL's tasks of several turns and the modules of their simulated APIs.
+
+    The arguments and errors are as in `pull_bfcl`. `wheels` has the hashes of the wheels.
+    """
+    directory = directory or _default_directory().with_name(f"{_default_directory().name}-multi-turn")
+    return await _pull(directory, wheels, _SEVERAL_TURNS, python)
+
+
+def _default_directory() -> Path:
+    return data_directory() / "evaluation" / REQUIREMENT.replace("==", "-")
+
+
+async def _pull(directory: Path, wheels: Mapping[str, str], files: re.Pattern[str], python: str) -> Path:
+    if await asyncio.to_thread(directory.is_dir):
         return directory
     directory.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     with tempfile.TemporaryDirectory(prefix=".bfcl-", dir=directory.parent) as scratch:
-        (downloads := Path(scratch, "wheel")).mkdir()
-        wheel = await download_wheel(REQUIREMENT, downloads, python)
-        await asyncio.to_thread(_unpack, wheel, sha256, Path(scratch, "data"), directory)
+        for requirement, sha256 in wheels.items():
+            (downloads := Path(scratch, requirement)).mkdir()
+            wheel = await download_wheel(requirement, downloads, python)
+            await asyncio.to_thread(_unpack, wheel, sha256, files, Path(scratch, "data"))
+        with suppress(OSError):  # another process was first
+            await asyncio.to_thread(Path(scratch, "data").rename, directory)
     return directory
 
 
-def _unpack(wheel: Path, sha256: str, folder: Path, directory: Path) -> None:
-    """Unpack the files into `folder`, and rename it to `directory`."""
+def _unpack(wheel: Path, sha256: str, files: re.Pattern[str], folder: Path) -> None:
+    """Unpack the files into the folder."""
     import zipfile  # noqa: PLC0415 - costs 5 ms, on first use
 
     with wheel.open("rb") as file:
@@ -77,19 +123,13 @@ def _unpack(wheel: Path, sha256: str, folder: Path, directory: Path) -> None:
     if actual != sha256:
         raise ModelFileError(f"has the hash {actual}, not {sha256}", path=wheel.name)
     with zipfile.ZipFile(wheel) as archive:
-        for name in _names():
-            if archive.getinfo(_DATA + name).file_size > _SIZE:
-                raise ModelFileError(f"{name} is larger than {_SIZE} bytes", path=wheel.name)
-            path = folder / name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(archive.read(_DATA + name))
-    with suppress(OSError):  # another process was first
-        folder.rename(directory)
-
-
-def _names() -> list[str]:
-    questions = [f"BFCL_v4_{category}.json" for category in CATEGORIES]
-    return questions + [f"possible_answer/BFCL_v4_{category}.json" for category in CATEGORIES if has_answers(category)]
+        for member in archive.infolist():
+            if match := files.fullmatch(member.filename):
+                if member.file_size > _SIZE:
+                    raise ModelFileError(f"{member.filename} is larger than {_SIZE} bytes", path=wheel.name)
+                path = folder / match[1]
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_bytes(archive.read(member))
 
 
 MAX_FILE: Final = 256 * 1024 * 1024
@@ -152,8 +192,20 @@ def _load_recorded(_: Sequence[str]) -> list[Task]:
     return load_file(path)
 
 
+def _load_published(categories: Sequence[str]) -> list[Task]:
+    """Download and load BFCL's tasks. By default, all that have one turn."""
+    tasks: list[Task] = []
+    for category in categories or CATEGORIES:
+        check_category(category)
+        has_turns = category in MULTI_TURN
+        tasks += load_bfcl(
+            asyncio.run(pull_multi_turn()) / _DATA if has_turns else asyncio.run(pull_bfcl()), [category]
+        )
+    return tasks
+
+
 SUITES: Final[Mapping[str, Load]] = {
-    "bfcl": lambda categories: load_bfcl(asyncio.run(pull_bfcl()), categories or CATEGORIES),
+    "bfcl": _load_published,
     "own": lambda _: load_own_tasks(),
     "recorded": _load_recorded,
 }

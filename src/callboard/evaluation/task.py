@@ -5,7 +5,7 @@ expected calls. The step also has the results of these calls, so every model rea
 canisters is the reply to the results of the previous step. The first wrong reply ends the task.
 
 Law: a task is one line of JSON, and decodes to the same task. A file of tasks is not trusted: a line has at most `LINE`
-bytes, and nothing in it is run.
+bytes, and nothing in it is run as code.
 """
 
 from __future__ import annotations
@@ -35,6 +35,9 @@ Label: TypeAlias = Literal[
     "truncation",
     "parallel_collapse",
     "should_not_have_called",
+    "wrong_state",
+    "missing_result",
+    "too_many_rounds",
 ]
 """Reason why a step was missed. docs/evaluation.md explains the labels."""
 
@@ -58,6 +61,25 @@ class ScriptedResult(msgspec.Struct, frozen=True, omit_defaults=True):
     error: ToolError | None = None
 
 
+class RightCall(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One of the right calls of a turn of BFCL: its `name`, `positional` arguments, and `arguments` by name."""
+
+    name: str
+    positional: tuple[Any, ...] = ()
+    arguments: Mapping[str, Any] = {}
+
+
+class Simulation(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The simulated APIs of a task: BFCL's `classes`, and the state that each begins in.
+
+    With `long_context`, results have tens of thousands of tokens.
+    """
+
+    classes: tuple[str, ...]
+    state: Mapping[str, Any] = {}
+    long_context: bool = False
+
+
 class Step(msgspec.Struct, frozen=True, omit_defaults=True):
     """One reply of the model.
 
@@ -65,6 +87,9 @@ class Step(msgspec.Struct, frozen=True, omit_defaults=True):
     empty, the reply must not have a call. With `any_call`, at least one call of any declared tool is right, and
     `expected` is empty. `results` are the results of each tool's calls, one after another; the last result repeats.
     The text of the reply must contain one spelling of each entry of `answer`, as whole words without case.
+
+    In a task with a simulation, a step is a turn: the model calls until it answers in words. `right_calls` lead to the
+    right state and results. `tools` are declared from this step on.
     """
 
     canisters: tuple[Canister, ...] = ()
@@ -73,12 +98,15 @@ class Step(msgspec.Struct, frozen=True, omit_defaults=True):
     any_call: bool = False
     results: Mapping[str, tuple[ScriptedResult, ...]] = {}
     answer: tuple[tuple[str, ...], ...] = ()
+    right_calls: tuple[RightCall, ...] = ()
+    tools: tuple[ToolDeclaration, ...] = ()
 
 
 class Task(msgspec.Struct, frozen=True, omit_defaults=True):
     """The `steps` of one task with the same `tools`, named by its `identifier` in a `category`.
 
-    `suite` is the source (`bfcl`, `when2call`, `callboard`, or a file's name).
+    `suite` is the source (`bfcl`, `when2call`, `callboard`, or a file's name). With a `simulation`, calls run on
+    simulated APIs.
     """
 
     identifier: str
@@ -86,6 +114,18 @@ class Task(msgspec.Struct, frozen=True, omit_defaults=True):
     category: str
     tools: tuple[ToolDeclaration, ...]
     steps: tuple[Step, ...]
+    simulation: Simulation | None = None
+
+
+class Judgement(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Whether a step is `solved`, and if not, the `label` and the reason `why`.
+
+    The label is "" if the step is solved, or if the reply failed.
+    """
+
+    solved: bool
+    label: Label | Literal[""] = ""
+    why: str = ""
 
 
 class Attempt(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -104,17 +144,8 @@ class Attempt(msgspec.Struct, frozen=True, omit_defaults=True):
     failure: str = ""
     scores: Mapping[str, float] = {}
     """Scores of the calls from a gate, by the calls' identifiers."""
-
-
-class Judgement(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Whether a step is `solved`, and if not, the `label` and the reason `why`.
-
-    The label is "" if the step is solved, or if the reply failed.
-    """
-
-    solved: bool
-    label: Label | Literal[""] = ""
-    why: str = ""
+    judgement: Judgement | None = None
+    """Judgement of BFCL's own checker, if the task has a simulation."""
 
 
 _encoder = msgspec.json.Encoder()
