@@ -239,6 +239,13 @@ class JobReader:
 
         return await self.database.read(read)
 
+    async def read_costs(self, first: date) -> Sequence[tuple[str, str, float]]:
+        """Return the cost of each day since `first` and each model, in US dollars. Days are written as 20261128."""
+        day = func.substr(jobs.c.id, 1, 8)
+        query = select(day, jobs.c.model, func.sum(jobs.c.cost)).where(jobs.c.id >= f"{first:%Y%m%d}", jobs.c.cost > 0)
+        grouped = query.group_by(day, jobs.c.model)
+        return await self.database.read(lambda connection: [(*row,) for row in connection.execute(grouped)])
+
     async def read_entries(self, identifier: str, after: int = 0, limit: int = sys.maxsize) -> Sequence[JobEntry]:
         """Return the entries after number `after`, in order."""
 

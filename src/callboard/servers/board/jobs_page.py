@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import suppress
-from datetime import date
+from datetime import date, timedelta
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Self, get_args
 from urllib.parse import urlencode
 
@@ -30,6 +30,7 @@ from callboard.jobs.job import DurableJob, DurableState, JobSummary
 from callboard.jobs.queries import JobFilter, JobOrder
 from callboard.servers.board import job_page, trace_page
 from callboard.servers.board.browser import Form, PageUpdate, read_number, read_value, send_updates, wait
+from callboard.servers.board.charts import DAYS, chart_costs
 from callboard.servers.board.entry_view import read_object
 from callboard.servers.board.job_page import describe_state, look_subject
 from callboard.servers.board.login import LOOK_SECONDS, name_session
@@ -202,13 +203,14 @@ class Search(NamedTuple):
 
 def routes(board: Board) -> Sequence[BaseRoute]:
     async def show(request: Request) -> Response:
-        search = Search.read(request.query_params)
+        search, today = Search.read(request.query_params), now().date()
         return board.render(
             request,
             "jobs.html",
             parts=await _render_parts(board, board.values(request), search),
             search=search,
             choices=await board.jobs.store.read_choices(),
+            costs=chart_costs(await board.jobs.store.read_costs(today - timedelta(days=DAYS)), today),
             states=STATES,
             orders=ORDERS,
             live=f"/jobs/live?{search.query(page=search.page)}",

@@ -25,6 +25,7 @@ from callboard.dialects import DIALECTS
 from callboard.errors import CallerError
 from callboard.modes.mode import MODES
 from callboard.servers.board.browser import Form, PageUpdate, read_number, read_value, send_updates, wait
+from callboard.servers.board.charts import chart_requests
 from callboard.servers.board.templating import now, render
 from callboard.servers.gateway.traffic_values import PROBLEMS, RepeatOrder, RequestView, RowFilter, RowPage
 
@@ -188,6 +189,8 @@ async def _render_session(board: Board, values: Mapping[str, Any], identifier: s
 
 LOOK_SECONDS: Final = 1.0
 """Seconds between polls while a browser watches the list."""
+CHARTED: Final = 5000
+"""Maximum requests in the charts."""
 _FILTERS: Final = ("model", "client", "backend", "end", "problem")
 _ENDS: Final = ("open", "stop", "invocations", "length", "no_call", "failed", "refused", "left")
 
@@ -216,6 +219,7 @@ def routes(board: Board) -> Sequence[BaseRoute]:
             ends=_ENDS,
             models=page.models,
             clients=page.clients,
+            charts=chart_requests((await traffic_of(board).page(query.row_filter, limit=CHARTED)).rows, now()),
             backends=sorted({each.name for each in traffic_of(board).backends()}),
         )
 

@@ -10,6 +10,7 @@ events of a partial reply are the beginning of the whole reply's events.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from time import monotonic
@@ -18,7 +19,7 @@ from typing import Any, Final, TypeAlias
 import msgspec
 from msgspec.structs import replace
 
-from callboard.core import Canister, Event, Fold, ReplyEnded, ReplyFailed, coalesce, encode_line
+from callboard.core import Canister, Event, Fold, ReplyEnded, ReplyFailed, UserCanister, coalesce, encode_line
 from callboard.dialects import get_dialect
 from callboard.modes import Plan, get_mode
 from callboard.servers.gateway.redaction import Redactor, find_credentials, select_declarations
@@ -132,6 +133,10 @@ MAX_EVENTS: Final = 2000
 """Maximum events of a reply on a page."""
 _MAX_NOTE: Final = 500
 _MAX_TOOL: Final = 80
+_MAX_QUESTION: Final = 100
+_MAX_READ: Final = 20_000
+"""Maximum characters of a message in which the question is searched."""
+_TAG: Final = re.compile(r"<([a-z_-]+)>")
 _UNMASKED: Final = "(not shown: the request declares more credentials than can be masked)"
 _TOO_DEEP: Final = "(not shown: nested too deep)"
 
@@ -205,6 +210,7 @@ def _make_row(entry: LoggedRequest) -> RequestRow:
         front=entry.front,
         client=display(entry.client),
         key=entry.key,
+        question=_find_question(entry, mask),
         model=entry.model,
         backend=record.backend_name,
         mode="" if reply is None else reply.plan.mode.name,
@@ -229,6 +235,17 @@ def _make_row(entry: LoggedRequest) -> RequestRow:
         again_of=entry.again_of,
         variant=entry.variant,
     )
+
+
+def _find_question(entry: LoggedRequest, mask: Mask) -> str:
+    """Return the first words of the last message of the user."""
+    canisters = entry.request.canisters if entry.request is not None else ()
+    text = next((each.text for each in reversed(canisters) if isinstance(each, UserCanister) and each.text), "")
+    text = text[:_MAX_READ].lstrip()
+    # Clients put their own reminders in tags before the user's words.
+    while (tag := _TAG.match(text)) is not None and (end := text.find(f"</{tag[1]}>")) >= 0:
+        text = text[end + len(tag[0]) + 1 :].lstrip()
+    return display(mask(text[: 2 * _MAX_QUESTION]), _MAX_QUESTION)
 
 
 def _describe_end(entry: LoggedRequest) -> tuple[str, str]:

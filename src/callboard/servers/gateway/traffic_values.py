@@ -39,6 +39,8 @@ class RequestRow(msgspec.Struct, frozen=True, kw_only=True):
     front: str
     client: str
     key: str
+    question: str = ""
+    """First words of the user's last message."""
     model: str
     backend: str
     mode: str = ""
