@@ -143,7 +143,12 @@ class JobTemplate(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
 
 def make_title(description: str) -> str:
-    return description.strip().partition("\n")[0][:TITLE]
+    """Return the first line of a description. A long one ends after a word, with three points."""
+    line = description.strip().partition("\n")[0]
+    if len(line) <= TITLE:
+        return line
+    begin = line[: TITLE - 3]
+    return f"{begin.rpartition(' ')[0] or begin}..."
 
 
 class Changes(TypedDict, total=False):

@@ -7,8 +7,10 @@ list its tools.
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from statistics import median
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 from starlette.exceptions import HTTPException
@@ -42,6 +44,7 @@ def routes(board: Board) -> Sequence[BaseRoute]:
             "tools.html",
             ensembles=[] if part.hosted is None else describe_hosted(part.hosted),
             servers=await asyncio.to_thread(list_servers, part.find_servers),
+            uses=await read_use(board) if board.parts.jobs else [],
         )
 
     async def check(request: Request, _: Form) -> Response:
@@ -54,6 +57,50 @@ def routes(board: Board) -> Sequence[BaseRoute]:
         return board.render(request, "server.html", report=report)
 
     return [Route("/tools", show), Route("/tools/{name}/check", board.action(check), methods=["POST"])]
+
+
+RECENT_JOBS: Final = 100
+"""Jobs whose calls are counted."""
+MAX_ENTRIES: Final = 1000
+"""Maximum entries that are read of each of them."""
+
+
+class ToolUse(msgspec.Struct):
+    """The calls of one tool in the recent jobs."""
+
+    name: str
+    calls: int = 0
+    failures: Counter[str] = msgspec.field(default_factory=Counter)
+    """Number of failures by category."""
+    seconds: list[float] = []
+    last_failure: str = ""
+    job: str = ""
+    """The job of the last failure."""
+
+    @property
+    def median(self) -> float | None:
+        return median(self.seconds) if self.seconds else None
+
+
+async def read_use(board: Board) -> list[ToolUse]:
+    """Return the tools that the recent jobs called, the most failed and most called first."""
+    from callboard.jobs.steps import build_trace  # noqa: PLC0415  # a board without jobs lacks the extra
+
+    store = board.jobs.store
+    uses: dict[str, ToolUse] = {}
+    for job in reversed(await store.list(limit=RECENT_JOBS)):
+        if not job.calls:
+            continue
+        entries = await store.read_entries(job.id, 0, MAX_ENTRIES)
+        for call in [call for each in await asyncio.to_thread(build_trace, entries) for call in each.calls]:
+            use = uses.setdefault(call.name, ToolUse(call.name))
+            use.calls += 1
+            if call.seconds is not None:
+                use.seconds.append(call.seconds)
+            if call.state == "failed":
+                use.failures[call.failure.partition(":")[0]] += 1
+                use.last_failure, use.job = call.failure, job.id
+    return sorted(uses.values(), key=lambda each: (-each.failures.total(), -each.calls))
 
 
 def describe_hosted(hosted: HostedTools) -> list[dict[str, Any]]:
