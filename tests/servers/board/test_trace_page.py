@@ -20,7 +20,9 @@ async def make(store, *, fails=True):
     began = store._clock()
     called = MeasuredReply(CALL, ReplyTook(began, {"input": 1200, "output": 34}, 0.25))
     error = ToolError("execution", "no <b>network</b>") if fails else None
-    await claim.append([called, ResultCanister("no", invocation_id="call_1", error=error)], rounds=1, calls=1, cost=0.25)
+    await claim.append(
+        [called, ResultCanister("no", invocation_id="call_1", error=error)], rounds=1, calls=1, cost=0.25
+    )
     await claim.append([MeasuredReply(AssistantCanister("Done."), ReplyTook(began, {"output": 3}))], rounds=2)
     await claim.end("completed", output={"text": "Done."})
     return claim.job
