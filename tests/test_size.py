@@ -36,7 +36,7 @@ BUDGETS = {
 }
 """Lines of each room, and of the modules beside the rooms ("root")."""
 FILES = 511
-TEST_LINES = 92_762
+TEST_LINES = 92_804
 
 
 def count_lines(folder):

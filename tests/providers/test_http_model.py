@@ -384,11 +384,11 @@ async def test_blanks_around_a_base_url_are_no_part_of_it():
 class Reading:
     """A server that reads a prompt, and says that it lives as often as it is asked, up to a number of times.
 
-    Then the answer of `after` comes.
+    Then the answer of `after` comes. Its head comes `early`, as vLLM sends it, or late, as llama.cpp does.
     """
 
-    def __init__(self, lives, after):
-        self.lives, self.after = lives, after
+    def __init__(self, lives, after, early):
+        self.lives, self.after, self.early = lives, after, early
         self.asked_often = asyncio.Event()
 
     async def __aenter__(self):
@@ -411,11 +411,14 @@ class Reading:
 
     async def _reply(self, request):
         answer = web.StreamResponse(headers={"content-type": "text/event-stream"})
-        await answer.prepare(request)
-        await answer.write(b'data: {"id":"1","choices":[{"index":0,"delta":{"role":"assistant"}}]}\n\n')
+        if self.early:
+            await answer.prepare(request)
+            await answer.write(b'data: {"id":"1","choices":[{"index":0,"delta":{"role":"assistant"}}]}\n\n')
         if not self.after:
             await asyncio.Event().wait()
         await self.asked_often.wait()
+        if not self.early:
+            await answer.prepare(request)
         for frame in self.after:
             await answer.write(f"data: {frame}\n\n".encode())
         if self.after[-1] != "[DONE]":
@@ -427,16 +430,18 @@ READ = ('{"id":"1","choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}', 
 
 
 @table(
-    ("lives", "after", "end"),
+    ("after", "early", "end"),
     [
-        (3, [CHUNK, *READ], "stop"),
-        (3, [], "timeout"),  # it stops living
-        (3, [CHUNK], "timeout"),  # after the first token it has to go on
+        ([CHUNK, *READ], True, "stop"),
+        ([CHUNK, *READ], False, "stop"),
+        ([], True, "timeout"),  # it stops living
+        ([], False, "timeout"),
+        ([CHUNK], True, "timeout"),  # after the first token it has to go on
     ],
 )
-def test_a_server_that_lives_may_read_for_long(lives, after, end):
+def test_a_server_that_lives_may_read_for_long(after, early, end):
     async def scenario():
-        async with Reading(lives, after) as url, model_at(url, idle_timeout=0.1) as model:
+        async with Reading(3, after, early) as url, model_at(url, idle_timeout=0.1) as model:
             return await events_of(model)
 
     last = asyncio.run(scenario())[-1]
