@@ -102,6 +102,15 @@ class OpenQuestion(Approval, frozen=True, kw_only=True):
     job_title: str
 
 
+class EntryChange(NamedTuple):
+    """An entry of a fork that differs: its number, its line, the fork's last entry, and other fields of the job."""
+
+    number: int
+    line: str
+    last: int
+    fields: Mapping[str, Any] = {}
+
+
 JobOrder: TypeAlias = Literal["newest", "longest", "most expensive"]
 
 
@@ -384,6 +393,14 @@ def copy_entries(connection: Connection, source: int, target: int, rounds: int) 
     begun = select(literal(target), *others).where(open_calls.c.job == source, open_calls.c.entries <= count)
     connection.execute(insert(open_calls).from_select(["job", *[each.name for each in others]], begun))
     return count
+
+
+def change_entry(connection: Connection, key: int, change: EntryChange) -> int:
+    """Change an entry of a new job, and remove the entries after the last one. Return the number of entries."""
+    its = entries.c.job == key
+    connection.execute(update(entries).where(its, entries.c.number == change.number), {"line": change.line})
+    connection.execute(delete(entries).where(its, entries.c.number > change.last))
+    return change.last
 
 
 def read_approvals(connection: Connection, key: int) -> list[Approval]:

@@ -39,7 +39,7 @@ from callboard.jobs.job import (
     find_worker_queue,
     new_identifier,
 )
-from callboard.jobs.queries import JobReader, StoredJob
+from callboard.jobs.queries import EntryChange, JobReader, StoredJob
 from callboard.jobs.tables import (
     PARTS,
     approvals,
@@ -305,13 +305,21 @@ class DurableStore(JobReader):
         """Create and queue a job with the same input and initial entries. Its parent is `JOB@0`. Raises CallerError."""
         return await self.fork(identifier, 0, memory={})
 
-    async def fork(self, identifier: str, at_round: int, *, memory: dict[str, Any] | None = None) -> DurableJob:
+    async def fork(
+        self,
+        identifier: str,
+        at_round: int,
+        *,
+        memory: dict[str, Any] | None = None,
+        change: EntryChange | None = None,
+    ) -> DurableJob:
         """Create and queue a job with the entries of the first rounds. Its parent is `JOB@ROUND`.
 
         Args:
             identifier: The job to fork.
             at_round: Number of rounds to copy. 0 copies only the initial entries.
             memory: Memory of the new job. The default is the memory of the forked job.
+            change: An entry of the copy that differs.
 
         Raises:
             CallerError: There is no such job, it is a chat, or it has fewer rounds.
@@ -324,12 +332,16 @@ class DurableStore(JobReader):
         now = self._clock()
         fields = {name: getattr(source, name) for name in JobTemplate.__struct_fields__}
         fields |= {"queue": find_worker_queue(source.queue), "memory": source.memory if memory is None else memory}
+        if change is not None:
+            fields |= change.fields
         parent = f"{source.id}@{at_round}"
         job = JobTemplate(**fields).make_job(new_identifier(now), now, parent=parent, rounds=at_round)
 
         def make(connection: Connection, job: DurableJob) -> DurableJob:
             key = queries.add_job(connection, job)
             count = queries.copy_entries(connection, queries.key_of(connection, source.id), key, at_round)
+            if change is not None:
+                count = queries.change_entry(connection, key, change)
             connection.execute(update(jobs).where(jobs.c.key == key), {"entries": count})
             return replace(job, entries=count)
 

@@ -5,10 +5,10 @@ import re
 from dataclasses import replace
 
 import pytest
-from tests.servers.board.test_job_page import make_ended, make_job, make_waiting
+from tests.servers.board.test_job_page import CALL, make_ended, make_job, make_waiting
 
 from callboard.cli.eval_add import keep_reply
-from callboard.core import AssistantCanister
+from callboard.core import AssistantCanister, ResultCanister
 from callboard.evaluation.suites import load_file, recorded_path
 from callboard.jobs.job import Approval
 from callboard.servers.board.job_page import look_subject
@@ -208,3 +208,19 @@ def test_a_worker_is_started_for_a_job_that_goes_on(run, job_store, post, board)
     waiting = run(make_waiting, job_store)
     post(waiting, "answer", call="call_1", digest="d1", verdict="allow")
     assert started == [waiting.id]
+
+
+def test_a_job_runs_again_from_a_changed_entry(run, job_store, browser, token):
+    job = run(make_ended, job_store, CALL, ResultCanister("shipped", invocation_id="call_1")).job
+    form = browser.get(f"/board/jobs/{job.id}/entries/2/change").text
+    assert "{&#34;to&#34;:&#34;prod&#34;}" in form
+    path = f"/board/jobs/{job.id}/change"
+    answer = browser.post(
+        path, data={"token": token, "entry": "2", "text": '{"to":\r\n"test"}'}, follow_redirects=False
+    )
+    forked = run(job_store.get, answer.headers["location"].rpartition("/")[2])
+    entries = run(job_store.read_entries, forked.id)
+    assert (forked.state, forked.parent, entries[-1].item.arguments) == ("pending", f"{job.id}@1", {"to": "test"})
+    refused = browser.post(path, data={"token": token, "entry": "2", "text": "{"})
+    assert "not a JSON object" in refused.text
+    assert browser.get(f"/board/jobs/{job.id}/entries/99/change").status_code == 404
