@@ -8,11 +8,11 @@ from pathlib import Path
 
 PACKAGE = Path(__file__).parents[1] / "src/callboard"
 BUDGETS = {
-    "servers": 17_064,
+    "servers": 17_087,
     "coding": 12_742,
     "wires": 9_032,
     "cli": 8_195,
-    "jobs": 7_092,
+    "jobs": 7_192,
     "dialects": 6_274,
     "providers": 4_645,
     "mcp": 3_797,
@@ -35,8 +35,8 @@ BUDGETS = {
     "root": 393,
 }
 """Lines of each room, and of the modules beside the rooms ("root")."""
-FILES = 511
-TEST_LINES = 92_804
+FILES = 512
+TEST_LINES = 92_878
 
 
 def count_lines(folder):
