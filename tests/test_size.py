@@ -14,7 +14,7 @@ BUDGETS = {
     "cli": 8_195,
     "jobs": 7_192,
     "dialects": 6_274,
-    "providers": 4_645,
+    "providers": 4_655,
     "mcp": 3_797,
     "evaluation": 3_268,
     "sandbox": 3_200,
@@ -35,7 +35,7 @@ BUDGETS = {
     "root": 393,
 }
 """Lines of each room, and of the modules beside the rooms ("root")."""
-FILES = 512
+FILES = 513
 TEST_LINES = 92_878
 
 
