@@ -13,7 +13,7 @@ BUDGETS = {
     "wires": 9_032,
     "cli": 8_195,
     "jobs": 7_192,
-    "dialects": 6_274,
+    "dialects": 6_293,
     "providers": 4_655,
     "mcp": 3_797,
     "evaluation": 3_268,
@@ -36,7 +36,7 @@ BUDGETS = {
 }
 """Lines of each room, and of the modules beside the rooms ("root")."""
 FILES = 513
-TEST_LINES = 92_878
+TEST_LINES = 92_892
 
 
 def count_lines(folder):

@@ -14,7 +14,7 @@ from callboard.profiles import resolve
         ("claude-3-5-sonnet", "native", "json", None),
         ("llama-3-70b", "native", "llama3_json", "llama3_json, pythonic"),
         ("mistral-7b", "validated", "json", "json, mistral"),
-        ("local:qwen2.5-coder-0.5b", "native", "json", "json, hermes"),
+        ("local:qwen2.5-coder-0.5b", "native", "json", "json, hermes, qwen25_coder"),
         ("local:smollm2-135m", "structured", "action", "action"),
         ("openai:mystery", "structured", "action", "action"),
         ("mystery", "validated", "json", "auto"),

@@ -202,8 +202,9 @@ def test_no_marker_is_in_what_is_said(dialect):
     assert not of(core.Note, events)
 
 
-ALONE = {"auto", "bare_json", "json", "markdown_json", "thoughts_json", "xlam"}
-"""What they spell is an object with nothing around it that says that it is a call: its last member shows that."""
+ALONE = {"auto", "bare_json", "json", "markdown_json", "qwen25_coder", "thoughts_json", "xlam"}
+"""What they spell is an object with nothing around it that says that it is a call: its last member shows that. The tag of
+qwen25_coder is also around definitions of tools."""
 
 
 @every_dialect

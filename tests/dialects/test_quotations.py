@@ -73,6 +73,19 @@ def test_a_quotation_is_said_as_it_stands_however_it_is_cut(kind, fuzzer):
                 assert text_of(whole) in {text, text.replace("<|call|>", "")}  # a token that means nothing
 
 
+@table("layout", ["<tools>\n{}\n{}\n</tools>", "I have these:\n<tools>\n{}\n{}\n</tools>\n", "<tools>[{}, {}]</tools>"])
+def test_the_list_of_tools_in_the_prompt_of_qwen_is_no_call(layout):
+    """Qwen2.5-Coder calls in the same tag."""
+    for tools in (TOOLS[:2], [ToolDeclaration("get_time", "The time.", {"type": "object", "properties": {}})] * 2):
+        plain = [{"name": tool.name, "parameters": tool.schema} for tool in tools]
+        described = [{"type": "function", "function": each | {"description": "A tool."}} for each in plain]
+        for definitions in (plain, described):
+            text = layout.format(*map(json.dumps, definitions))
+            for dialect in ("auto", "qwen25_coder", watched("local:qwen2.5-coder-1.5b")):
+                events = parse(text, tools, dialect)
+                assert (calls(text, dialect, tools), text_of(events)) == ([], text)
+
+
 def test_no_real_call_of_the_vectors_is_lost():
     """Two hundred and more texts of models, each read in its own dialect."""
     found = 0

@@ -28,7 +28,7 @@ def test_a_mode_is_a_row():
         ("llama-3-70b", "native", "llama3_json", "llama3_json, pythonic"),
         ("mistral-7b", "validated", "json", "json, mistral"),
         ("local-model", "validated", "json", "auto"),
-        ("local:qwen2.5-coder-0.5b", "native", "json", "json, hermes"),
+        ("local:qwen2.5-coder-0.5b", "native", "json", "json, hermes, qwen25_coder"),
         ("qwen3-8b", "native", "hermes", "hermes"),
         ("mystery", "validated", "json", "auto"),
         ("local:smollm2-135m", "structured", "action", "action"),
@@ -49,7 +49,7 @@ def test_what_is_asked_for_is_watched_for():
 
 def test_what_is_asked_for_in_the_prompt_may_come_in_json():
     assert make_plan(resolve("qwen3-8b"), "validated").watched.name == "hermes, json"
-    assert make_plan(resolve("qwen2.5-coder-1.5b"), "validated").watched.name == "json, hermes"
+    assert make_plan(resolve("qwen2.5-coder-1.5b"), "validated").watched.name == "json, hermes, qwen25_coder"
     assert make_plan(resolve("qwen3-8b", {"watch": "hermes"}), "validated").watched.name == "hermes"
 
 

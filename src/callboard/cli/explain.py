@@ -74,7 +74,7 @@ def explain(
     width = max(map(len, facts))
     for fact, value in facts.items():
         source = resolution.sources[fact] if fact == "watch" else resolution.known_from(fact)  # shown above
-        typer.echo(f"  {fact:<{width}} {msgspec.to_builtins(value)!r:<30}{display(source)}")
+        typer.echo(f"  {fact:<{width}} {msgspec.to_builtins(value)!r:<29} {display(source)}")
 
 
 def _price(decided: Plan, resolution: Resolution) -> PriceDescription:

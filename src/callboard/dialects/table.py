@@ -24,6 +24,9 @@ from callboard.dialects.grammars.xml_tags import XmlTags
 
 THINK = Reasoning("<think>", "</think>")
 
+# Without this sentence Qwen2.5-Coder-0.5B does not call and makes its answer up.
+_NEVER_GUESS = "Never compute or guess what a tool can tell: call the tool."
+
 # JSON objects, each in its own frame.
 
 _OBJECT = JsonObjects()
@@ -46,6 +49,23 @@ HERMES = Dialect(
     template_words=(("<tool_call>", '"arguments"'), ("<tool_call>", "tool_call.arguments")),
     result="<tool_response>\n{content}\n</tool_response>",
     ignored=("<|im_end|>",),
+)
+# The models' template lists the declared tools in the same tag, with "parameters": so only "arguments" make a call.
+_ARGUMENTS_OBJECT = JsonObjects(MappingProxyType({"name": Role.NAME, "arguments": Role.ARGUMENTS}))
+QWEN25_CODER = Dialect(
+    "qwen25_coder",
+    summary="JSON objects in `<tools>` (Qwen2.5-Coder, if the prompt has examples)",
+    frames=(CallFrame((_ARGUMENTS_OBJECT,), each="<tools>\n{call}\n</tools>", declared_only=True),),
+    ignored=("<|im_end|>",),
+    instructions=(
+        f"{_NEVER_GUESS} To call one, write its name and arguments in <tools>, and nothing else. "
+        "Two examples, with tools get_weather and translate:\n"
+        "How warm is it in Oslo?\n"
+        '<tools>\n{"name": "get_weather", "arguments": {"city": "Oslo"}}\n</tools>\n'
+        "What is a tree called in French?\n"
+        '<tools>\n{"name": "translate", "arguments": {"text": "tree", "language": "French"}}\n</tools>\n'
+        "You are then told what the tool returned, and answer from that."
+    ),
 )
 GRANITE4 = replace(
     HERMES, name="granite4", summary="as hermes (Granite 4)", template_words=(), ignored=("<|end_of_text|>",)
@@ -807,8 +827,6 @@ TOOL_USE = Dialect(
     result="<tool_result>\n{content}\n</tool_result>",
 )
 
-# Without this sentence Qwen2.5-Coder-0.5B does not call and makes its answer up.
-_NEVER_GUESS = "Never compute or guess what a tool can tell: call the tool."
 _JSON_WORDS = frozenset(
     {"", "json", "jsonc", "json5", "tool", "tools", "tool_call", "tool_calls", "tool_use", "function"}
 )
@@ -874,6 +892,7 @@ ACTION = Dialect(
 _SPOKEN = (
     JSON,
     HERMES,
+    QWEN25_CODER,
     QWEN3_CODER,
     GLM47,
     LONGCAT,
