@@ -21,6 +21,7 @@ BOARD := .venv-board
 LOCKER := .venv-lock
 SBOM := .venv-sbom
 SITE := .venv-docs
+DEPLOY := .venv-deploy
 # Two more than there are processors: many a test waits for processes that it started.
 WORKERS := $(shell expr $$(getconf _NPROCESSORS_ONLN 2> /dev/null || echo 2) + 2)
 FUZZ_RUNS ?= 1000000
@@ -39,7 +40,7 @@ TIDILY := folder=$$(mktemp -d "$${TMPDIR:-/tmp}/cb-XXXXXX") && trap 'rm -rf "$$f
 PYTEST := $(TIDILY) $(BIN)/python -m pytest --basetemp="$$folder/t"
 EXTRAS := local gateway store jobs board otel prices acp mcp coding temporal dev
 
-.PHONY: run demo docs package test test-fast slow check conformance conformance-bfcl test-clients test-board test-mcp bench bench-dialects bench-wires bench-gateway bench-telemetry bench-mcp bench-sandbox bench-agents bench-threads bench-jobs bench-board eval-agents fuzz soak soak-coding soak-jobs clean help lock
+.PHONY: run demo docs package test test-fast slow check conformance conformance-bfcl test-clients test-board test-deploy test-mcp bench bench-dialects bench-wires bench-gateway bench-telemetry bench-mcp bench-sandbox bench-agents bench-threads bench-jobs bench-board eval-agents fuzz soak soak-coding soak-jobs clean help lock
 
 help:
 	@sed -n 's/^# make/make/p' Makefile
@@ -155,6 +156,16 @@ $(BOARD)/.installed: tests/board/requirements.txt
 test-board: $(INSTALLED) $(BOARD)/.installed
 	@echo "[board] a browser watches, approves, answers, cancels and forks (about 2 minutes)"
 	@PYTHONPATH="$$(echo "$$PWD"/$(BOARD)/lib/python*/site-packages)" $(BIN)/python -m pytest -q tests/board
+
+$(DEPLOY)/.installed: tests/deploy/requirements.txt
+	@echo "[deploy] $(DEPLOY): Helm as a library, and the schemas of Kubernetes (about 75 MB the first time)"
+	@rm -rf $(DEPLOY) && $(PYTHON) -m venv $(DEPLOY)
+	@$(DEPLOY)/bin/python -m pip --disable-pip-version-check install --quiet --only-binary :all: --requirement tests/deploy/requirements.txt
+	@touch $@
+
+# make test-deploy  render the Helm chart, and check it with Helm's linter and the schemas of Kubernetes
+test-deploy: $(INSTALLED) $(DEPLOY)/.installed
+	@PYTHONPATH="$$(echo "$$PWD"/$(DEPLOY)/lib/python*/site-packages)" $(BIN)/python -m pytest -q tests/deploy
 
 $(SITE)/.installed: docs/requirements.txt
 	@echo "[docs] $(SITE): MkDocs with its theme (about 60 MB the first time)"
@@ -331,4 +342,4 @@ lock: $(LOCKER)/.installed
 
 # make clean  remove the virtual environments and the caches
 clean:
-	rm -rf $(VENV) $(PEERS) $(PARSERS) $(LITELLM) $(RELAYS) $(THREADS) $(DURABLE) $(FUZZER) $(CLIENTS) $(SERVERS) $(PROGRAMS) $(EVALS) $(BFCL) $(BOARD) $(LOCKER) $(SBOM) $(SITE) .fuzz .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(PEERS) $(PARSERS) $(LITELLM) $(RELAYS) $(THREADS) $(DURABLE) $(FUZZER) $(CLIENTS) $(SERVERS) $(PROGRAMS) $(EVALS) $(BFCL) $(BOARD) $(LOCKER) $(SBOM) $(SITE) $(DEPLOY) .fuzz .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -11,7 +11,7 @@ BUDGETS = {
     "servers": 17_087,
     "coding": 12_742,
     "wires": 9_032,
-    "cli": 8_195,
+    "cli": 8_228,
     "jobs": 7_192,
     "dialects": 6_293,
     "providers": 4_655,
@@ -35,8 +35,8 @@ BUDGETS = {
     "root": 393,
 }
 """Lines of each room, and of the modules beside the rooms ("root")."""
-FILES = 513
-TEST_LINES = 92_892
+FILES = 514
+TEST_LINES = 93_122
 
 
 def count_lines(folder):

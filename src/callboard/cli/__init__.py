@@ -57,6 +57,7 @@ _COMMANDS: Final = {
         "jobs": ("job_actions:app", "List, show and manage your jobs: coding jobs, chats and agent runs."),
         "trace": ("jobs:trace", "Show where a job's time, tokens and money went, by round and call."),
         "worker": ("worker:worker", "Run durable jobs: coding jobs, and jobs of the agents that you name."),
+        "migrate": ("migrate:migrate", "Create the tables of the jobs, and of a gateway's store, and exit."),
         "schedule": ("schedule:app", "Submit jobs repeatedly, at the times of a cron line."),
     },
 }

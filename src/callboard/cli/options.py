@@ -148,6 +148,12 @@ JobName = Annotated[
 ]
 Host = Annotated[str, option(help="The address to listen on. Other machines require --key.", panel=ACCESS)]
 Port = Annotated[int, option(min=0, max=65535, help="The port; 0 selects a free one.")]
+Store = Annotated[
+    str,
+    option(
+        help="A database for replies: sqlite:///FILE or postgresql://...", envvar="CALLBOARD_STORE_URL", panel=ADVANCED
+    ),
+]
 LogLevel = Annotated[str, option(help="debug, info, warning or error.", panel=ADVANCED)]
 Budget = Annotated[
     float | None,

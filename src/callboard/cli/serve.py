@@ -25,6 +25,7 @@ from callboard.cli.options import (
     LogLevel,
     Mode,
     Port,
+    Store,
     key_option,
     option,
     read_keys,
@@ -168,9 +169,7 @@ class ServeOptions(BackendOptions):
     budget_per_day: Annotated[
         float | None, option(help="Maximum cost of all requests of a day (UTC), in US dollars.", panel=ACCESS)
     ] = None
-    store: Annotated[str, option(help="A database for replies: sqlite:///FILE or postgresql://...", panel=ADVANCED)] = (
-        ""
-    )
+    store: Store = ""
     ensembles: Annotated[
         list[str] | None,
         option(help="Ensembles that the gateway runs: a directory or name; repeatable.", panel=ADVANCED),

@@ -100,7 +100,7 @@ def serve(
         raise CallerError("workers do not see each other's spending", path="--workers", hint=hint)
     settings = settings_per_worker(settings, address.workers)
     _check_certificate(address)
-    _check_store(settings)
+    check_store(settings)
     listening = listen(address.host, address.port, hint="is another gateway running? --port 0 chooses a free port")
     listening.set_inheritable(True)
     scheme = "https" if address.certificate else "http"
@@ -252,8 +252,8 @@ def _check_certificate(address: Address) -> None:
         raise CallerError(error.strerror or str(error), path=path, hint=hint) from None
 
 
-def _check_store(settings: GatewaySettings) -> None:
-    """Check the store before the gateway starts, so that a fault is reported once, in one line."""
+def check_store(settings: GatewaySettings) -> None:
+    """Create missing tables of the store. A fault is reported once, in one line, before any process starts."""
 
     async def start_and_close(store: ResponseStore) -> None:
         try:
