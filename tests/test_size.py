@@ -8,35 +8,35 @@ from pathlib import Path
 
 PACKAGE = Path(__file__).parents[1] / "src/callboard"
 BUDGETS = {
-    "servers": 17_087,
-    "coding": 12_742,
+    "servers": 17_130,
+    "coding": 12_743,
     "wires": 9_032,
-    "cli": 8_228,
+    "cli": 8_292,
     "jobs": 7_192,
     "dialects": 6_293,
-    "providers": 4_655,
+    "providers": 4_704,
     "mcp": 3_797,
     "evaluation": 3_268,
     "sandbox": 3_200,
     "agent": 2_471,
     "tools": 2_366,
     "schema": 1_984,
+    "configuration": 1_975,
     "modes": 1_969,
-    "configuration": 1_965,
-    "loop": 1_831,
+    "loop": 1_837,
     "execution": 1_674,
-    "core": 1_390,
+    "core": 1_397,
     "telemetry": 1_271,
     "text": 1_237,
-    "testing": 1_030,
-    "profiles": 772,
+    "testing": 1_037,
+    "profiles": 785,
     "adapters": 737,
     "storage": 505,
     "root": 393,
 }
 """Lines of each room, and of the modules beside the rooms ("root")."""
 FILES = 514
-TEST_LINES = 93_122
+TEST_LINES = 93_376
 
 
 def count_lines(folder):

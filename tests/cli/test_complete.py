@@ -28,6 +28,7 @@ def completed(invoke):
         (("serve", "--dialect", "herm"), ["hermes"]),
         (("explain", "m", "--mode", "par"), ["parsed"]),
         (("chat", "--mode", "nat"), ["native"]),
+        (("build", "--effort", "m"), ["minimal", "medium", "max"]),
         (("tools", "call", "read_f"), ["read_file"]),
     ],
 )

@@ -42,6 +42,13 @@ def test_how_tokens_are_counted(invoke, model, told):
     assert f"{shown['tokens']}: {shown['tokens_why']}" == told
 
 
+def test_what_is_sent_about_thinking(invoke):
+    lines = invoke("explain", "ollama:qwen3:8b").stdout.splitlines()
+    assert 'thinking none sends {"reasoning_effort": "none"}; high sends {"reasoning_effort": "high"}' in lines
+    shown = json.loads(invoke("explain", "anthropic:claude-opus-4-5", "--json").stdout)["thinking"]
+    assert (shown["none"], shown["low"]) == ({"thinking": {"type": "disabled"}}, {"output_config": {"effort": "low"}})
+
+
 def test_a_fact_says_what_it_is_known_from(invoke):
     facts = json.loads(invoke("explain", "Qwen/Qwen3.6-27B", "--json").stdout)["facts"]
     assert (facts["merge_system_messages"]["value"], facts["merge_system_messages"]["source"]) == (
@@ -98,7 +105,7 @@ def test_every_fact_has_its_source(invoke):
 
 def test_for_people(invoke):
     lines = invoke("explain", "unsloth/Qwen3-Coder-30B-GGUF:Q4_K_M").stdout.splitlines()
-    assert lines[:8] == [
+    assert lines[:9] == [
         "model    unsloth/Qwen3-Coder-30B-GGUF:Q4_K_M (matched as qwen3-coder-30b)",
         "provider none named",
         "mode     native: the endpoint offers tools (default), and the model uses them (family qwen3-coder)",
@@ -108,6 +115,7 @@ def test_for_people(invoke):
             "servers return its call as text)"
         ),
         "tokens   estimated: 4 bytes a token; exact if the server's list of models is owned by llamacpp or vllm",
+        'thinking none sends {"reasoning_effort": "none"}; high sends {"reasoning_effort": "high"}',
         (
             'price    it is not known; write [prices."unsloth/Qwen3-Coder-30B-GGUF:Q4_K_M"] with input and output, '
             "in dollars a million tokens, into callboard.toml"

@@ -55,6 +55,22 @@ def test_the_answer_is_on_standard_output_and_the_rest_beside_it(ask, toolbox, d
     assert (canisters[0].text, canisters[3].text, canisters[4].text) == ("6 times 7?", "42", "It is 42.")
 
 
+@pytest.mark.parametrize(
+    ("given", "effort"), [("--effort=none", "none"), ("", "high"), ("CALLBOARD_EFFORT=", "low"), ("--effort=much", "")]
+)
+def test_an_effort_comes_from_the_option_the_environment_or_the_settings(ask, tmp_path, monkeypatch, given, effort):
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    (tmp_path / "callboard").mkdir()
+    (tmp_path / "callboard/callboard.toml").write_text('effort = "low"\n', "utf-8")
+    monkeypatch.setenv("CALLBOARD_EFFORT", "" if given == "CALLBOARD_EFFORT=" else "high")
+    result, backend = ask("Hi", *([given] if given.startswith("--") else []), replies=["Hello."])
+    if not effort:
+        assert "--effort: no effort 'much'; there are" in str(result.exception)
+        return
+    assert result.exit_code == 0
+    assert backend.requests[-1].body["reasoning_effort"] == effort
+
+
 async def test_a_model_that_is_silent_is_reported_until_it_speaks(monkeypatch):
     monkeypatch.setattr("callboard.cli.display.SILENCE", 0.0)
     monkeypatch.setattr("callboard.cli.display._POLL_SECONDS", 0.0)

@@ -31,7 +31,7 @@ def list_schedules(invoke):
 
 
 def test_a_command_of_a_coding_agent(invoke, place):
-    words = ("triage", "It is slow.", *MODEL, "--max-rounds", "3", "--priority", "-1")
+    words = ("triage", "It is slow.", *MODEL, "--max-rounds", "3", "--effort", "low", "--priority", "-1")
     added = invoke("schedule", "add", "nightly", "30 3 * * mon-fri", "--zone", "Europe/Berlin", "--", *words)
     assert added.exit_code == 0, added.output
     assert added.stdout.startswith("nightly: next at 2")
@@ -41,7 +41,7 @@ def test_a_command_of_a_coding_agent(invoke, place):
     assert (schedule["kind"], schedule["description"], schedule["queue"]) == ("triage", "It is slow.", host_queue())
     assert (schedule["directory"], schedule["model"], schedule["priority"]) == (str(place), "m", -1)
     assert schedule["input"] == {
-        "description": "It is slow.", "model": "m", "base_url": "http://127.0.0.1:9/v1", "rounds": 3,
+        "description": "It is slow.", "model": "m", "base_url": "http://127.0.0.1:9/v1", "rounds": 3, "effort": "low",
     }  # fmt: skip
     assert "nightly  30 3 * * mon-fri Europe/Berlin  next at " in invoke("schedule", "list").stdout
     assert read(lambda store: store.list()) == []

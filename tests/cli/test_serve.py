@@ -158,6 +158,7 @@ BEHIND = ("--backend", "http://127.0.0.1:9/v1", "--port", "0")
         ([*BEHIND, "--requests-per-minute", "-1"], "requests_per_minute"),
         ([*BEHIND, "--idle-timeout", "0"], "idle_timeout"),
         ([*BEHIND, "--port", "70000"], "--port"),
+        ([*BEHIND, "--effort", "much"], "--effort: no effort 'much'"),
         ([*BEHIND, "--workers", "0"], "--workers"),
         ([*BEHIND, "--log-level", "loud"], "--log-level"),
         ([*BEHIND, "--backend-key", "NOT_SET_HERE"], "NOT_SET_HERE"),

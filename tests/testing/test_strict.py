@@ -192,6 +192,11 @@ CASES: dict[tuple[str, str], tuple[dict[str, Any], str, dict[str, Any]]] = {
         'invalid reasoning value: \'xhigh\' (must be "high", "medium", "low", "max", or "none")',
         chat(USER, reasoning_effort="max"),
     ),
+    ("ollama-without-thinking", "no-thinking"): (
+        chat(USER, reasoning_effort="low"),
+        '"m" does not support thinking',
+        chat(USER, reasoning_effort="none"),
+    ),
     ("deepseek", "known-roles"): (
         chat({"role": "developer", "content": "Be brief."}, USER),
         "messages[0].role: unknown variant `developer`, expected one of `system`, `user`",
@@ -262,6 +267,11 @@ CASES: dict[tuple[str, str], tuple[dict[str, Any], str, dict[str, Any]]] = {
         "Tools with mixed values for 'strict' are not allowed.",
         chat(USER, tools=tool(STRICT, strict=True)),
     ),
+    ("cerebras", "no-template-options"): (
+        chat(USER, chat_template_kwargs={"enable_thinking": False}),
+        "property 'chat_template_kwargs' is unsupported",
+        chat(USER, reasoning_effort="none"),
+    ),
     ("openai", "at-most-128-tools"): (
         chat(USER, tools=numbered(129)),
         "Expected an array with maximum length 128, but got an array with length 129 instead.",
@@ -306,6 +316,11 @@ CASES: dict[tuple[str, str], tuple[dict[str, Any], str, dict[str, Any]]] = {
         chat(SYSTEM, SYSTEM, USER),
         "System message must be at the beginning.",
         chat(SYSTEM, USER),
+    ),
+    ("qwen3.8", "efforts"): (
+        chat(USER, reasoning_effort="high"),
+        "Unexpected reasoning effort high. Supported types are xhigh (default), medium, and low.",
+        chat(USER, reasoning_effort="none", chat_template_kwargs={"enable_thinking": False}),
     ),
     ("qwen3.5", "known-roles"): (
         chat({"role": "developer", "content": "Be brief."}, USER),

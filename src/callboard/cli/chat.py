@@ -30,6 +30,7 @@ from callboard.cli.options import (
     Context,
     Dialect,
     Directory,
+    Effort,
     Mode,
     NoSandbox,
     Verbose,
@@ -144,6 +145,7 @@ def chat(
     mode: Mode = "",
     dialect: Dialect = "",
     context: Context = 0,
+    effort: Effort = "",
     directory: Directory = Path(),
     access: Annotated[
         str, option(help="read-only, edit (asks before each change), or full (asks nothing).", show_default="edit")
@@ -161,7 +163,7 @@ def chat(
     /help lists the commands. Ctrl-C stops the model, ctrl-D ends the chat. Shell commands run in the sandbox, without
     network. Without a terminal, each line of standard input is a prompt, and nothing is approved.
     """
-    options: dict[str, Any] = {"model": model, "base_url": base_url, "mode": mode, "dialect": dialect}
+    options: dict[str, Any] = {"model": model, "base_url": base_url, "mode": mode, "dialect": dialect, "effort": effort}
     options |= {"context": context, "access": access, "budget": budget}
     if acp:
         source = command.get_parameter_source("directory")
@@ -322,7 +324,9 @@ def make_request(
         options = {name: value or earlier.input.get(name, value) for name, value in options.items()}
         directory = Path(earlier.directory)
     directory = directory.resolve()
-    flags = {name: options.get(name) for name in ("model", "base_url", "mode", "dialect", "context", "budget")}
+    flags = {
+        name: options.get(name) for name in ("model", "base_url", "mode", "dialect", "context", "effort", "budget")
+    }
     settings = settings_in(directory, flags, for_coding=True)
     return JobRequest(kind="chat", directory=directory, settings=settings, without_sandbox=without_sandbox, **options)
 

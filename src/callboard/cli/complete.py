@@ -60,6 +60,12 @@ def _list_modes() -> list[str]:
     return [*MODES]
 
 
+def _list_efforts() -> list[str]:
+    from callboard.core import EFFORTS  # noqa: PLC0415  # as above
+
+    return [*EFFORTS]
+
+
 def _list_servers() -> list[str]:
     from callboard.configuration import load_settings  # noqa: PLC0415  # as above
 
@@ -75,4 +81,5 @@ def _list_tools() -> list[str]:
 
 
 local, models, jobs, chats = map(_make_completion, (_list_local, _list_models, _list_jobs, _list_chats))
-dialects, modes, servers, tools = map(_make_completion, (_list_dialects, _list_modes, _list_servers, _list_tools))
+dialects, modes, efforts = map(_make_completion, (_list_dialects, _list_modes, _list_efforts))
+servers, tools = map(_make_completion, (_list_servers, _list_tools))

@@ -13,11 +13,14 @@ import typer
 from callboard.cli import complete
 from callboard.cli.options import Json, Mode
 from callboard.cli.settings import settings_here
+from callboard.core import EFFORTS, Controls, Request, UserCanister
 from callboard.modes import Plan, make_plan
 from callboard.profiles import Examination, Resolution, normalise, resolve
 from callboard.profiles.prices import PriceDescription, describe_pricing
+from callboard.providers.adapt_request import adapt_body, adapt_request, encode_request
 from callboard.providers.count_tokens import describe_count
 from callboard.text.display import display
+from callboard.wires import get_wire
 
 
 def explain(
@@ -55,6 +58,7 @@ def explain(
             "watched_why": _watch_reason(decided, resolution),
             "tokens": tokens,
             "tokens_why": tokens_why,
+            "thinking": {effort: _encode_thinking(effort, resolution) for effort in EFFORTS},
             "price": msgspec.to_builtins(_price(decided, resolution)),
             "examined": msgspec.to_builtins(resolution.examined),
             "facts": {fact: _make_fact(resolution, fact, msgspec.to_builtins(value)) for fact, value in facts.items()},
@@ -67,6 +71,7 @@ def explain(
     typer.echo(f"dialect  {decided.dialect.name}: how the model writes calls if the tools are in the prompt")
     typer.echo(f"watched  {display(_describe_watched(decided, resolution))}")
     typer.echo(f"tokens   {tokens}: {tokens_why}")
+    typer.echo(f"thinking {display(_describe_thinking(resolution))}")
     typer.echo(f"price    {display(_describe_price(_price(decided, resolution)))}")
     if resolution.examined is not None:
         typer.echo(f"examined {_describe_examined(resolution.examined)}")
@@ -75,6 +80,24 @@ def explain(
     for fact, value in facts.items():
         source = resolution.sources[fact] if fact == "watch" else resolution.known_from(fact)  # shown above
         typer.echo(f"  {fact:<{width}} {msgspec.to_builtins(value)!r:<29} {display(source)}")
+
+
+def _describe_thinking(resolution: Resolution) -> str:
+    """Describe what is sent to think and not to think, or for the effort of the settings."""
+    efforts = [resolution.profile.effort] if resolution.profile.effort else ["none", "high"]
+    return "; ".join([f"{each} sends {json.dumps(_encode_thinking(each, resolution))}" for each in efforts])
+
+
+def _encode_thinking(effort: str, resolution: Resolution) -> dict[str, Any]:
+    """Return the fields that an effort adds to a request, with the instructions that it changes."""
+    facts = resolution.profile
+
+    def encode(effort: str | None) -> dict[str, Any]:
+        request = Request(resolution.model, (UserCanister(""),), controls=Controls(effort=effort))
+        return adapt_body(encode_request(get_wire(facts.wire), adapt_request(request, facts)[0], facts).body, facts)
+
+    plain = encode(None)
+    return {field: value for field, value in encode(effort).items() if plain.get(field) != value}
 
 
 def _price(decided: Plan, resolution: Resolution) -> PriceDescription:

@@ -22,6 +22,7 @@ from callboard.cli.options import (
     Context,
     Dialect,
     Directory,
+    Effort,
     NoSandbox,
     Verbose,
     Wait,
@@ -51,6 +52,7 @@ class JobOptions:
     base_url: BaseUrl = ""
     dialect: Dialect = ""
     context: Context = 0
+    effort: Effort = ""
     max_rounds: Annotated[
         int | None,
         option(
@@ -179,7 +181,8 @@ def _run(
 
     directory = options.directory.resolve()
     flags = {
-        name: getattr(options, name) for name in ("model", "base_url", "dialect", "context", "max_rounds", "budget")
+        name: getattr(options, name)
+        for name in ("model", "base_url", "dialect", "context", "effort", "max_rounds", "budget")
     }
     settings = settings_in(directory, flags, for_coding=True)
     start_telemetry(settings.telemetry)
@@ -199,6 +202,7 @@ def _run(
         base_url=options.base_url,
         dialect=options.dialect,
         context=options.context,
+        effort=options.effort,
         access=options.access,  # type: ignore[arg-type]  # JobRequest checks it, and the next
         workflow=options.workflow,  # type: ignore[arg-type]
         rounds=options.max_rounds,

@@ -251,7 +251,7 @@ def resume_job(
     flags = {"model": model or job.input.get("model"), "base_url": base_url or job.input.get("base_url")}
     flags |= {
         "max_rounds": job.input.get("rounds"),
-        **{name: job.input.get(name) for name in ("dialect", "context", "budget")},
+        **{name: job.input.get(name) for name in ("dialect", "context", "effort", "budget")},
     }
     settings = settings_in(Path(job.directory), flags, for_coding=True)
     request = request_of(job.kind, job.directory, job.input, settings)

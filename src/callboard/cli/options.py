@@ -115,6 +115,15 @@ Context = Annotated[
         panel=ADVANCED,
     ),
 ]
+Effort = Annotated[
+    str,
+    option(
+        help="How much to think: none, minimal, low, medium, high, xhigh or max.",
+        show_default="the model's",
+        autocompletion=complete.efforts,
+        panel=ADVANCED,
+    ),
+]
 MaxRounds = Annotated[
     int | None,
     option(

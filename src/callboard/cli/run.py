@@ -22,6 +22,7 @@ from callboard.cli.options import (
     BaseUrl,
     Budget,
     Context,
+    Effort,
     Ensembles,
     MaxRounds,
     McpFiles,
@@ -60,6 +61,7 @@ class RunCommandOptions:
     mcp: McpFiles = None
     mode: Mode = ""
     context: Context = 0
+    effort: Effort = ""
     max_rounds: MaxRounds = None
     budget: Budget = None
     latest: Annotated[bool, option("--continue", "-c", help="Continue your latest conversation.")] = False
@@ -94,6 +96,7 @@ def run(options: RunCommandOptions) -> None:
         ensembles=options.ensembles,
         mode=options.mode,
         context=options.context,
+        effort=options.effort,
         max_rounds=options.max_rounds,
         budget=options.budget,
     )

@@ -42,6 +42,7 @@ class RunFlags(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     mcp: list[str] | None = None
     mode: str = ""
     context: int = 0
+    effort: str = ""
     max_rounds: int | None = None
     budget: float | None = None
 

@@ -21,6 +21,7 @@ from callboard.cli.models import compare_backend, pull_with_progress
 from callboard.cli.options import (
     ACCESS,
     Context,
+    Effort,
     Host,
     LogLevel,
     Mode,
@@ -31,7 +32,7 @@ from callboard.cli.options import (
     read_keys,
     takes_options,
 )
-from callboard.cli.settings import check_value, read_log_level, settings_here
+from callboard.cli.settings import check_effort, check_value, read_log_level, settings_here
 from callboard.errors import ProviderError
 from callboard.extras import require_extra
 from callboard.jobs.streams import JobStreams
@@ -111,6 +112,7 @@ class BackendOptions:
             panel=ADVANCED,
         ),
     ] = ""
+    effort: Effort = ""
     profile: Annotated[
         list[str] | None, option(help="FACT=VALUE, as callboard explain shows it; repeatable.", panel=ADVANCED)
     ] = None
@@ -131,6 +133,7 @@ class BackendOptions:
             "profile": {
                 **read_facts(self.dialect),
                 **({"context_tokens": self.context} if self.context else {}),
+                **({"effort": self.effort} if self.effort else {}),
                 **parse_facts(self.profile or ()),
             },
             **more,
@@ -141,6 +144,7 @@ class BackendOptions:
         check_value("--backend", self.backend, check_url)
         check_value("--backend-wire", self.backend_wire, get_wire)
         check_value("--mode", self.mode, get_mode)
+        check_value("--effort", self.effort, check_effort)
         check_value("--dialect", self.dialect, find_dialect)
 
 

@@ -13,12 +13,14 @@ import typer
 
 from callboard.configuration import Settings, load_coding_settings, load_settings, user_file
 from callboard.configuration.settings import BY_NAME
+from callboard.core import EFFORTS
 from callboard.dialects import get_dialect
 from callboard.errors import CallerError
 from callboard.modes import get_mode
 from callboard.providers.transport import check_url
 from callboard.telemetry import TelemetrySettings, enable, wants_telemetry
 from callboard.text.display import collapse
+from callboard.text.suggest import suggest
 
 COMMAND_TIMEOUT: Final = 2.0
 """Seconds to wait for the collector at a command's end."""
@@ -76,7 +78,14 @@ def settings_in(place: Path, flags: Mapping[str, Any], *, for_coding: bool = Fal
     check_value(settings.sources["base_url"], settings.base_url, check_url)
     check_value(settings.sources["mode"], settings.mode, get_mode)
     check_value(settings.sources["dialect"], settings.dialect, get_dialect)
+    check_value(settings.sources["effort"], settings.effort, check_effort)
     return settings
+
+
+def check_effort(name: str) -> None:
+    """Raise CallerError if there is no such effort."""
+    if name not in EFFORTS:
+        raise CallerError(f"no effort {name!r}", hint=suggest(name, EFFORTS))
 
 
 def check_value(source: str, value: str, parse: Callable[[str], object]) -> None:

@@ -88,6 +88,14 @@ KEYS = (
         "--context",
     ),
     SettingKey(
+        "effort",
+        Literal["", "none", "minimal", "low", "medium", "high", "xhigh", "max"],
+        "",
+        "how much a model thinks; empty leaves it to the model",
+        "CALLBOARD_EFFORT",
+        "--effort",
+    ),
+    SettingKey(
         "max_rounds",
         Annotated[int, msgspec.Meta(ge=1)],
         Limits().rounds,
@@ -135,7 +143,7 @@ _USERS_ALONE: Final[Mapping[str, str]] = {
 class Settings(msgspec.Struct, frozen=True):
     """The value of every key of `KEYS`; `sources` holds the source of each.
 
-    The keys are `model`, `base_url`, `mode`, `dialect`, `context`, `max_rounds`, `budget`, `tools`, `ensembles`, `mcp`,
+    The keys are `model`, `base_url`, `mode`, `dialect`, `context`, `effort`, `max_rounds`, `budget`, `tools`, `ensembles`, `mcp`,
     `instructions`, `profiles`, `prices`, `permissions`, `coding`, `jobs`, `telemetry` and `trusted`. `notices` list the
     ignored values of a project's file, with the reason and a hint.
     """
@@ -145,6 +153,7 @@ class Settings(msgspec.Struct, frozen=True):
     mode: str
     dialect: str
     context: int
+    effort: str
     max_rounds: int
     budget: float | None
     tools: tuple[str, ...]
@@ -164,10 +173,11 @@ class Settings(msgspec.Struct, frozen=True):
     def profile(self, model: str) -> dict[str, Any]:
         """Return the facts and prices of all patterns that match the name `model`. A longer pattern wins.
 
-        A `context` overrides the `context_tokens` of the patterns.
+        A `context` overrides the `context_tokens` of the patterns, and an `effort` theirs.
         """
         facts = {**facts_for(model, self.profiles), **prices_for(model, self.prices)}
-        return {**facts, "context_tokens": self.context} if self.context else facts
+        own = {"context_tokens": self.context, "effort": self.effort}
+        return facts | {fact: value for fact, value in own.items() if value}
 
     @property
     def policy(self) -> Policy:

@@ -80,6 +80,7 @@ from callboard.core.ports import (
 from callboard.core.request import (
     CUSTOM_KEY,
     CUSTOM_SCHEMA,
+    EFFORTS,
     Constraint,
     Controls,
     HostedTool,
@@ -93,6 +94,7 @@ from callboard.core.stage import Pipe, Stage, Why, pipe
 __all__ = [
     "CUSTOM_KEY",
     "CUSTOM_SCHEMA",
+    "EFFORTS",
     "TOKEN_KINDS",
     "Allow",
     "Answer",

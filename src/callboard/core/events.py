@@ -33,6 +33,8 @@ NoteCode = Literal[
     "extra_call",
     "stopped_call",
     "missed_call",
+    "no_thoughts",
+    "cut_thought",
 ]
 Place = Literal["wire", "text", "reasoning"]
 RunState = Literal["completed", "incomplete", "pending", "failed", "cancelled"]

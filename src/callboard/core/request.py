@@ -110,11 +110,14 @@ class Constraint(msgspec.Struct, frozen=True):
     strict: bool = True
 
 
+EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
+"""How much a model thinks, from the least to the most."""
+
+
 class Controls(msgspec.Struct, frozen=True, omit_defaults=True):
     """How to sample; None leaves it to the provider. `max_tokens` limits the reply, `stop` ends it.
 
-    `temperature`, `top_p` and `seed` are as in OpenAI's API. `effort` is how much to think: none, minimal, low, medium,
-    high, xhigh or max.
+    `temperature`, `top_p` and `seed` are as in OpenAI's API. `effort` is one of EFFORTS.
     """
 
     temperature: float | None = None

@@ -262,7 +262,7 @@ class CodingKind(JobKind):
             raise CallerError("the directory of the job is gone", path=job.directory)
         exclude_repository(directory)
         flags = {**job.input, "max_rounds": job.input.get("rounds")}
-        names = ("model", "base_url", "dialect", "context", "max_rounds", "budget")
+        names = ("model", "base_url", "dialect", "context", "effort", "max_rounds", "budget")
         request = request_of(
             job.type,
             job.directory,

@@ -451,6 +451,8 @@ class Loop:
             self._refused = self._empty = self._thoughts = 0
             return self._permit(now)
         why = self._shortfall or self._cut_reply or _SHORTFALLS.get(reason, "")
+        if reason == "length" and not text and _ends_with_thoughts(self.transcript):
+            why += " while the model thought; raise max_tokens, or set the effort to none"
         if not (text or why or self._has_hallucinated or reason == "refusal"):
             return self._ask_again(now)
         self._empty = self._thoughts = 0
@@ -475,10 +477,7 @@ class Loop:
 
     def _ask_again(self, now: datetime) -> list[Action]:
         """Ask again after a reply without calls and text; it may contain thoughts."""
-        last = self.transcript[-1]
-        thought = isinstance(last, core.AssistantCanister) and any(
-            isinstance(each, core.ReasoningContent) for each in last.content
-        )
+        thought = _ends_with_thoughts(self.transcript)
         self._thoughts += thought
         self._empty += not thought
         if self._empty == MAX_EMPTY or self._thoughts == MAX_THOUGHTS or self._is_last:
@@ -701,3 +700,10 @@ def _separate_identifiers(reply: list[core.Canister]) -> list[core.Canister]:
             if identifier != each.identifier:
                 reply[place] = replace(each, identifier=identifier)
     return reply
+
+
+def _ends_with_thoughts(canisters: Sequence[core.Canister]) -> bool:
+    last = canisters[-1] if canisters else None
+    return isinstance(last, core.AssistantCanister) and any(
+        isinstance(each, core.ReasoningContent) for each in last.content
+    )

@@ -168,6 +168,16 @@ class Profile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
     """The chat wire's field for past reasoning; "" sends none."""
     efforts: tuple[str, ...] = ()
     """Reasoning efforts that the endpoint supports; others become the nearest. Empty: all."""
+    effort_field: str = "reasoning_effort"
+    """The chat wire's field for the effort, such as `reasoning.effort`; "" sends none."""
+    thinking_on: Mapping[str, Any] = {}
+    """Fields of a chat body that turn thinking on, in addition to the effort. `$budget` is the effort in tokens."""
+    thinking_off: Mapping[str, Any] = {}
+    """Fields of a chat body that turn thinking off."""
+    thinking_words: tuple[str, ...] = ()
+    """Two texts, for the instructions of a model whose template has no such fields: for thinking on, and off."""
+    thinks: bool = False
+    """True if the model thinks unless a request turns that off."""
     supports_forced_calls: bool = True
     """False sends a forced `tool_choice` as `auto` unless thinking is off, for endpoints that reject it. True also
     suits endpoints that ignore it, because a reply without the call is requested once more in both cases."""
@@ -197,6 +207,8 @@ class Profile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
     temperature: float | None = None
     """Temperature of requests that set none. `max_tokens` is the same for the length of a reply."""
     max_tokens: int | None = None
+    effort: str | None = None
+    """Reasoning effort of requests that set none."""
     prices: Prices | None = None
     """Prices of tokens; None uses the list of genai-prices for the endpoint's address (see `prices`)."""
 

@@ -88,6 +88,7 @@ def resolve(name: str, user: Mapping[str, Any] | None = None) -> Resolution:
     plain = normalise(model)
     layers = [
         *_family(plain, table["families"]),
+        *_family(plain, table["thinking"]),
         *((f"model {row['name']}", row) for row in table["models"] if matches(row["name"], plain)),
     ]
     if provider:
@@ -156,6 +157,6 @@ def _table() -> dict[str, Any]:
     table = tomllib.loads(files("callboard.profiles").joinpath("profiles.toml").read_text("utf-8"))
     for plugin in plugins("callboard.profiles"):
         table["endpoints"].update(plugin.get("endpoints", {}))
-        for kind in ("families", "models"):
+        for kind in ("families", "thinking", "models"):
             table[kind] += plugin.get(kind, [])
     return table

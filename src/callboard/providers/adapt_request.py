@@ -15,7 +15,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from callboard import core
-from callboard.core import contents
+from callboard.core import EFFORTS, contents
 from callboard.loop import GO_ON
 from callboard.profiles import Profile
 from callboard.wires.chat.content import split_media
@@ -23,6 +23,7 @@ from callboard.wires.chat.encode_messages import CHAT_PREFILLS, ChatCapabilities
 from callboard.wires.common.contents import contents_with_title
 from callboard.wires.common.encoded_request import EncodedRequest
 from callboard.wires.common.group_turns import tag_instructions
+from callboard.wires.field_mapping import BUDGETS, nest_fields
 from callboard.wires.wire import Wire
 
 CONTINUE = "Go on from exactly where your last message ends, without repeating it."
@@ -294,25 +295,37 @@ def _is_paused(canister: core.AssistantCanister, wire: str) -> bool:
     return any(part.extra and key in part.extra for part in canister.content[-1:])
 
 
-EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
-"""From the least to the most."""
-
-
 def adapt_request(request: core.Request, facts: Profile) -> tuple[core.Request, tuple[str, ...]]:
     """The request with no more than the model and its endpoint take, and what of it cannot be asked for."""
     dropped: tuple[str, ...] = ()
     effort = request.controls.effort
-    if effort is not None and facts.efforts and effort not in facts.efforts:
-        nearest = _nearest(effort, facts.efforts)
-        if nearest in {None, "none"}:
-            dropped = (f"effort {effort}",)
-        request = replace(request, controls=replace(request.controls, effort=nearest))
+    if effort is not None:
+        request, dropped = _adapt_effort(request, effort, facts)
     if not (facts.supports_forced_calls or request.tool_choice in {"auto", "none"} or effort == "none"):
         request, dropped = replace(request, tool_choice="auto"), (*dropped, "tool_choice")
     if not facts.supports_strict and any(tool.strict is not None for tool in request.tools):
         request = replace(request, tools=tuple([replace(tool, strict=None) for tool in request.tools]))
     request, unsent = adapt_history(request, facts)
     return request, (*dropped, *unsent)
+
+
+def _adapt_effort(request: core.Request, effort: str, facts: Profile) -> tuple[core.Request, tuple[str, ...]]:
+    """The request with an effort that the endpoint knows, or with words for it, and the effort if it has neither."""
+    is_off = effort == "none"
+    has_fields = facts.wire == "chat" and bool(facts.thinking_off if is_off else facts.thinking_on)
+    if facts.thinking_words and not has_fields:
+        word = core.SupervisorCanister(contents(facts.thinking_words[is_off]))
+        request, has_fields = replace(request, canisters=(word, *request.canisters)), True
+    if facts.wire == "chat" and not facts.effort_field:
+        return request, () if has_fields else (f"effort {effort}",)
+    if not facts.efforts or effort in facts.efforts:
+        return request, ()
+    nearest = _nearest(effort, facts.efforts)
+    if has_fields and (is_off or nearest is None):
+        return request, ()  # `adapt_body` leaves the effort itself out
+    is_lost = is_off or nearest is None
+    controls = replace(request.controls, effort=nearest)
+    return replace(request, controls=controls), (f"effort {effort}",) if is_lost else ()
 
 
 def encode_request(wire: Wire, request: core.Request, facts: Profile) -> EncodedRequest:
@@ -329,6 +342,8 @@ def encode_request(wire: Wire, request: core.Request, facts: Profile) -> Encoded
 
 def adapt_body(body: dict[str, Any], facts: Profile) -> dict[str, Any]:
     """The chat body in the endpoint's own spelling; the same object where nothing differs."""
+    if (effort := body.get("reasoning_effort")) is not None:
+        body = _spell_effort(body, str(effort), facts)
     if facts.max_tokens_field != "max_tokens" and "max_tokens" in body:
         body = {facts.max_tokens_field if key == "max_tokens" else key: value for key, value in body.items()}
     left_out = {field for field, taken in _OPTIONAL.items() if not getattr(facts, taken)}
@@ -342,6 +357,31 @@ _OPTIONAL: Mapping[str, str] = {
     "stream_options": "reports_usage",
 }
 """Fields that some endpoints refuse, and the fact that says whether an endpoint accepts the field."""
+
+
+def _spell_effort(body: dict[str, Any], effort: str, facts: Profile) -> dict[str, Any]:
+    """The chat body with the fields for an effort. Fields that the client sent itself win."""
+    fields = facts.thinking_off if effort == "none" else facts.thinking_on
+    sends_effort = bool(facts.effort_field) and (not facts.efforts or effort in facts.efforts)
+    if sends_effort and facts.effort_field == "reasoning_effort" and not fields:
+        return body
+    rest = {key: value for key, value in body.items() if key != "reasoning_effort"}
+    spelled: Any = nest_fields({facts.effort_field: effort}) if sends_effort else {}
+    return _merge(_merge(spelled, _fill(fields, BUDGETS.get(effort, 0))), rest)
+
+
+def _fill(fields: Any, budget: int) -> Any:
+    if isinstance(fields, Mapping):
+        return {key: _fill(value, budget) for key, value in fields.items()}
+    return budget if fields == "$budget" else fields
+
+
+def _merge(lower: Mapping[str, Any], higher: Mapping[str, Any]) -> dict[str, Any]:
+    merged = {**lower, **higher}
+    for key in lower.keys() & higher.keys():
+        if isinstance(lower[key], Mapping) and isinstance(higher[key], Mapping):
+            merged[key] = _merge(lower[key], higher[key])
+    return merged
 
 
 def _nearest(effort: str, known: tuple[str, ...]) -> str | None:

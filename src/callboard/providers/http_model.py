@@ -307,7 +307,7 @@ class HttpModel:
         """The request with the name that the endpoint knows, and with the profile's controls where it has none."""
         facts = self.resolution.profile
         controls = request.controls
-        for fact in ("temperature", "max_tokens"):
+        for fact in ("temperature", "max_tokens", "effort"):
             if getattr(controls, fact) is None and getattr(facts, fact) is not None:
                 controls = msgspec.structs.replace(controls, **{fact: getattr(facts, fact)})
         return msgspec.structs.replace(

@@ -5,6 +5,7 @@ Law: the words of a refusal are only a reason to ask once more, because a server
 fact is known when the other request succeeds.
 Sources: vllm#41114, llama.cpp#20733, litellm#39852, openclaw#19386 (system messages); litellm#16143, avante.nvim#2695
 (roles); 5ire#405 (signatures); openai-python#2184 (max_tokens); ollama#17252, CLIProxyAPI#1572 (efforts);
+OpenWhispr#831, toponymy#148, free-claude-code#89 (fields of chat templates);
 DeepSeek-V3#1376, oh-my-pi#827 (forced calls); the endpoints' own answers for the optional fields.
 """
 
@@ -103,10 +104,18 @@ LESSONS: Final = (
         ),
     ),
     Lesson(
+        {"thinking_on": {}, "thinking_off": {}},
+        (r"chat_template|enable_thinking|thinking_budget|['\"`.:] ?thinking\b", _NOT_TAKEN),
+    ),
+    Lesson({"efforts": ("minimal", "low", "medium", "high", "xhigh")}, (r"reasoning is mandatory",)),
+    Lesson(
         {"efforts": ("low", "medium", "high")},
         (r"reasoning[_ .](?:effort|value)|\beffort\b", rf"{_NOT_TAKEN}|(?:must|should) be"),
     ),
-    Lesson({"efforts": ("",)}, (r"reasoning[_ .](?:effort|value)|\beffort\b", _NOT_TAKEN)),
+    Lesson(
+        {"efforts": ("",)},
+        (r"reasoning[_ .](?:effort|value)|\beffort\b|\b(?:not|n't) support thinking\b", _NOT_TAKEN),
+    ),
     Lesson({"max_tokens_field": "max_completion_tokens"}, (r"\bmax_tokens\b", r"\bmax_completion_tokens\b")),
     Lesson(
         {"prefill": "none"},

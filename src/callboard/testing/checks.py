@@ -279,6 +279,13 @@ def unknown_effort(body: Body, known: Sequence[str]) -> Values:
         yield {"effort": effort}
 
 
+def effort_in_thoughts(body: Body, known: Sequence[str]) -> Values:
+    """Find an unknown effort of a request that does not turn thinking off."""
+    options = body.get("chat_template_kwargs")
+    if not isinstance(options, Mapping) or options.get("enable_thinking") is not False:
+        yield from unknown_effort(body, known)
+
+
 def several_choices(body: Body) -> Values:
     if (count := body.get("n")) not in (None, 1):
         yield {"count": count}

@@ -267,7 +267,7 @@ def translate_request(request: core.Request, front: str, back: str) -> tuple[cor
     unmapped.update(dict.fromkeys(dropped, True))
     unmapped.update((path, True) for path in message_fields(front, request.canisters) if path not in IGNORED_FIELDS)
     tokens = {"include": [_ENCRYPTED, _LOGPROBS_INCLUDED]} if fields.pop(_LOGPROBS, False) else {}
-    extra = _nest(fields) | tokens
+    extra = nest_fields(fields) | tokens
     return msgspec.structs.replace(request, canisters=canisters, tools=tools, extra=extra, controls=controls), tuple(
         unmapped
     )
@@ -400,7 +400,7 @@ def _effort_of_budget(controls: core.Controls, fields: Mapping[str, Any]) -> cor
     return msgspec.structs.replace(controls, effort=effort_of(budget))
 
 
-def _nest(fields: Mapping[str, Any]) -> dict[str, Any]:
+def nest_fields(fields: Mapping[str, Any]) -> dict[str, Any]:
     """A body with these fields, by path."""
     body: dict[str, Any] = {}
     for path, value in fields.items():

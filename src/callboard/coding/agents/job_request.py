@@ -59,6 +59,7 @@ class JobRequest(msgspec.Struct, frozen=True, kw_only=True):
     dialect: str = ""
     context: int = 0
     """Default: the context in the settings."""
+    effort: str = ""
     access: Access | Literal[""] = ""
     """Default: the access in the settings; see `access_level`."""
     workflow: Workflow | Literal[""] = ""

@@ -28,6 +28,7 @@ from callboard.core import (
     InvocationCanister,
     InvocationEnded,
     InvocationStarted,
+    Note,
     PictureContent,
     ReasoningContent,
     ReplyEnded,
@@ -69,6 +70,13 @@ _MIN_WINDOW: Final = 256
 """Tokens of the smallest context window that llama.cpp serves."""
 _MAX_TOKEN: Final = 128
 """Bytes of the longest token of known vocabularies: 128 spaces, in those of OpenAI, Llama, Qwen and DeepSeek."""
+MAX_WITHOUT_THOUGHTS: Final = 1024
+"""Maximum tokens of a reply that leaves no room for thoughts: the smallest budget of Anthropic, and Google's of `low`."""
+_THINKING_FIELDS: Final = frozenset({"chat_template_kwargs", "reasoning", "thinking", "enable_thinking"})
+"""Fields with which a client itself says something about thinking."""
+_NO_THOUGHTS: Final = Note(
+    "repaired", f"thinking is off, because the reply has at most {MAX_WITHOUT_THOUGHTS} tokens", code="no_thoughts"
+)
 _ATTRIBUTION: Final = re.compile(r"\s*x-anthropic-billing-header:[^\r\n]*[\r\n]*")
 
 
@@ -121,7 +129,7 @@ async def _ask_backend(backend: Backend, name: str, request: Request, record: Re
         facts: dict[str, Any] = {}  # facts to try in addition to those known of the model
         while True:
             model = backend.model(name, record.owner, facts)
-            sent = _forbid_calls_after_results(strip_attribution(sent, backend.settings, model.resolution), model)
+            sent = _fit_model(sent, backend, model, record)
             record.begin(backend, model.plan)
             if not facts:
                 await _check_length(backend, name, model, sent, record)
@@ -175,7 +183,7 @@ async def count_request(backend: Backend, name: str, request: Request, record: R
     """
     sent, _ = _translate_request(backend, name, request, record)
     model = backend.model(name, record.owner)
-    sent = _forbid_calls_after_results(strip_attribution(sent, backend.settings, model.resolution), model)
+    sent = _fit_model(sent, backend, model, record)
     return await backend.count_tokens(name, model, sent, owner=record.owner, token=record.token, beta=record.beta)
 
 
@@ -282,6 +290,26 @@ def is_anthropic(settings: BackendSettings, resolution: Resolution) -> bool:
     ours = host == "anthropic.com" or host.endswith(".anthropic.com")
     is_claude = any(source.startswith("family claude") for source in resolution.sources.values())
     return settings.wire == "messages" and (ours or is_claude)
+
+
+def _fit_model(request: Request, backend: Backend, model: BatchModel, record: ReplyRecord) -> Request:
+    request = strip_attribution(request, backend.settings, model.resolution)
+    return _spare_thoughts(_forbid_calls_after_results(request, model), model, record)
+
+
+def _spare_thoughts(request: Request, model: BatchModel, record: ReplyRecord) -> Request:
+    """Turn thinking off for a short reply of a model that thinks, unless the client says something about thinking.
+
+    Clients ask for titles and summaries in a few tokens, without an effort. Such a model would think until the reply
+    reaches its limit, and answer nothing.
+    """
+    controls = request.controls
+    is_short = controls.max_tokens is not None and controls.max_tokens <= MAX_WITHOUT_THOUGHTS
+    is_silent = controls.effort is None and not _THINKING_FIELDS & request.extra.keys()
+    if not (is_short and is_silent and model.resolution.profile.thinks):
+        return request
+    record.add_notes([_NO_THOUGHTS])
+    return replace(request, controls=replace(controls, effort="none"))
 
 
 def _forbid_calls_after_results(request: Request, model: BatchModel) -> Request:

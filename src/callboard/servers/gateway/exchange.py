@@ -61,8 +61,16 @@ _TOLD: Final = {
     "quotation": "x-callboard-quoted",
     "incomplete": "x-callboard-incomplete",
     "missed_call": "x-callboard-missed",
+    "no_thoughts": "x-callboard-thinking",
+    "cut_thought": "x-callboard-thinking",
 }
-"""Headers of notes: a call that repeats a source, a gap in the reply, a marker without a call."""
+"""Headers of notes: a call that repeats a source, a gap in the reply, a marker without a call, thinking that was turned
+off, a reply that ended within a thought."""
+_CUT_THOUGHT: Final = Note(
+    "alert",
+    "the reply reached its limit before an answer; raise the maximum of tokens, or turn thinking off",
+    code="cut_thought",
+)
 _PASSED_HEADERS: Final = re.compile(r"(?:x-)?request-id|(?:x|anthropic)-ratelimit-[a-z0-9-]{1,60}", re.IGNORECASE)
 """Headers of a backend that are passed to the client."""
 _MAX_PASSED: Final = 40
@@ -80,6 +88,8 @@ _MAX_NAME = 100
 
 _TOKENS: Final = frozenset([TextPiece, ReasoningPiece, RefusalPiece, InvocationStarted])
 """Events with which the output of a model begins."""
+_ANSWERS: Final = _TOKENS - {ReasoningPiece}
+"""Events of a reply that a client can use; thoughts are not among them."""
 _NO_SECRETS = Redactor()
 
 Batches: TypeAlias = AsyncGenerator[list[Event]]
@@ -118,6 +128,8 @@ class ReplyRecord(msgspec.Struct, kw_only=True, eq=False):
     """Parts of the reply that the client's wire cannot express."""
     alerts: dict[str, list[str]] = {}
     """Texts of the notes that a response header reports, by code."""
+    has_answer: bool = False
+    """True if the reply has more than thoughts so far."""
     retry_after: float | None = None
     usage: Usage = Usage()
     costs: ReplyCosts = msgspec.field(default_factory=ReplyCosts)
@@ -131,7 +143,7 @@ class ReplyRecord(msgspec.Struct, kw_only=True, eq=False):
         if plan is not None:
             self.costs.begin_reply(plan.prices)
         self.backend_name, self.redactor = backend.name, backend.redactor
-        self.status, self.headers, self.retry_after = 0, NO_HEADERS, None
+        self.status, self.headers, self.retry_after, self.has_answer = 0, NO_HEADERS, None, False
 
     def add_dropped(self, names: Sequence[str]) -> None:
         self.dropped += [name for name in names if name not in self.dropped]
@@ -150,6 +162,7 @@ class ReplyRecord(msgspec.Struct, kw_only=True, eq=False):
     def add_notes(self, events: Sequence[Event]) -> None:
         """Keep and log the alerts for the answer's headers, and the fields that the client's wire lacks."""
         self.costs.feed(events)
+        self.has_answer = self.has_answer or any(type(event) in _ANSWERS for event in events)
         self.add_lost_fields(untranslated_fields(events, self.front))
         entry = self.log_entry
         if entry is not None and entry.token_seconds is None and any(type(each) in _TOKENS for each in events):
@@ -168,13 +181,15 @@ class ReplyRecord(msgspec.Struct, kw_only=True, eq=False):
             self.log_entry.add_note(note)
         if note.code in _TOLD:
             self.alerts.setdefault(note.code, []).append(note.text)
-            log.warning("%s: %s", self.backend_name, note.text)
+            log.log(logging.WARNING if note.kind == "alert" else logging.INFO, "%s: %s", self.backend_name, note.text)
 
     def set_end(self, events: Sequence[Event]) -> None:
         """Record the end of the reply if the batch contains it."""
         last = events[-1]
         if isinstance(last, (ReplyEnded, ReplyFailed)):
             self.end = last
+            if isinstance(last, ReplyEnded) and last.reason == "length" and not self.has_answer:
+                self._add_note(_CUT_THOUGHT)
             self.usage = next((event for event in reversed(events) if isinstance(event, Usage)), self.usage)
 
 
