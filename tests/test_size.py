@@ -8,17 +8,17 @@ from pathlib import Path
 
 PACKAGE = Path(__file__).parents[1] / "src/callboard"
 BUDGETS = {
-    "servers": 17_130,
-    "coding": 12_743,
+    "servers": 17_282,
+    "coding": 12_747,
     "wires": 9_032,
     "cli": 8_292,
-    "jobs": 7_192,
+    "jobs": 7_236,
     "dialects": 6_293,
     "providers": 4_704,
     "mcp": 3_797,
     "evaluation": 3_268,
     "sandbox": 3_200,
-    "agent": 2_471,
+    "agent": 2_479,
     "tools": 2_366,
     "schema": 1_984,
     "configuration": 1_975,
@@ -35,8 +35,8 @@ BUDGETS = {
     "root": 393,
 }
 """Lines of each room, and of the modules beside the rooms ("root")."""
-FILES = 514
-TEST_LINES = 93_376
+FILES = 515
+TEST_LINES = 93_480
 
 
 def count_lines(folder):

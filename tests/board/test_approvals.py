@@ -143,6 +143,28 @@ def test_further_clicks_on_the_place_of_the_button_pay_nothing(board, jobs, visi
     assert [*read(jobs, identifier).values()] == ["allow", ""]
 
 
+@pytest.mark.usefixtures("worker")
+def test_edited_arguments_are_checked_at_their_field(board, jobs, visit, look):
+    identifier = jobs.submit("Pay both")
+    page = visit(board).open(f"jobs/{identifier}")
+    page.get_by_text("Run it with other arguments").click()
+    page.get_by_label("cents").fill("a lot")
+    page.get_by_label("iban").fill("DE2")
+    page.mouse.move(1, 1)
+    page.get_by_role("button", name="Run it with these").click()
+    expect(page.get_by_role("alert")).to_contain_text("Nothing was run")
+    expect(page.get_by_label("cents")).to_have_accessible_description(
+        "This is not valid JSON. Text inside JSON needs double quotes."
+    )
+    expect(page.get_by_label("iban")).to_have_value("DE2")
+    assert [*read(jobs, identifier).values()] == [""]
+    look(page)
+    page.get_by_label("cents").fill("50")
+    page.mouse.move(1, 1)
+    page.get_by_role("button", name="Run it with these").click()
+    expect(page.locator("#log")).to_contain_text("50 cents went to DE2")
+
+
 def test_without_scripts_no_click_after_an_answer_meets_a_question(board, jobs, visit, chromium):
     state = visit(board).context.storage_state()
     claim = jobs.begin("Pay")

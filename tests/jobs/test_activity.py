@@ -93,11 +93,14 @@ async def test_calls_that_run(store):
     assert sorted(name for name, _ in found[job.id].calls) == ["change", "look"]
 
 
-def test_a_database_without_drafts_gets_them(url):
+def test_a_database_of_an_earlier_version_is_updated(url):
     with Database.open(url) as database:
         database.run_blocking(lambda connection: connection.execute(text("DROP TABLE callboard_drafts")))
+        column = f"ALTER TABLE {tables.approvals.name} DROP COLUMN parameters"
+        database.run_blocking(lambda connection: connection.execute(text(column)))
         database.run_blocking(lambda connection: connection.execute(update(tables._schema).values(version=3)))
     with Database.open(url) as database:
-        assert database.read_blocking(lambda connection: connection.execute(select(tables.drafts)).all()) == []
+        for table in (tables.drafts, tables.approvals):
+            assert database.read_blocking(lambda connection, of=table: connection.execute(select(of)).all()) == []
         version = select(tables._schema.c.version)
         assert database.read_blocking(lambda connection: connection.scalars(version).all()) == [tables.VERSION]

@@ -165,6 +165,9 @@ async def test_an_approval_is_answered_in_another_process(database, answer, room
     [asked] = await queue.store.read_approvals(job.id)
     assert (asked.name, asked.arguments, asked.is_question) == ("book", {"room": 7}, False)
     assert asked.why
+    assert [*asked.parameters["properties"]] == ["room"]
+    with pytest.raises(CallerError, match="room: Input should be a valid integer"):
+        await queue.store.answer(job.id, "b", digest=asked.digest, edited={"room": "full"})
     later = LocalQueue(database, {"test:agent": bench.agent})
     await later.store.answer(job.id, "b", digest=asked.digest, **answer)
     await later.drain()

@@ -59,6 +59,9 @@ _Value = TypeVar("_Value")
 Instructions: TypeAlias = str | Callable[[Context], str | Awaitable[str]]
 """The instructions of an agent: a text, or a function of the run's context that returns it, sync or async."""
 
+FindSchema: TypeAlias = Callable[[str], Mapping[str, Any] | None]
+"""Returns the JSON Schema that the arguments of a tool must fit, by the tool's name. None if nothing checks them."""
+
 NewEventFilter: TypeAlias = Callable[[], core.Stage[core.Event, core.Event]]
 """Creates the Stage that filters a reply's events before anything else sees them."""
 
@@ -281,6 +284,11 @@ class Run(Generic[OutputT_co]):
     def agent(self) -> Agent[Any]:
         """The current agent of the conversation."""
         return self._active.agent
+
+    def find_schema(self, name: str) -> Mapping[str, Any] | None:
+        """Return the JSON Schema of the arguments of the tool `name`. None if no tool has the name, or nothing is validated."""
+        invoker = self._active.invokers.get(name) if self._active.rules.validates else None
+        return None if invoker is None else invoker.arguments_schema
 
     @property
     def ended(self) -> bool:

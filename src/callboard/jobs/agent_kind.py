@@ -127,7 +127,7 @@ async def _drive(run: Run[Any], segment: JobSegment, journal: JobJournal, record
                 return await segment.wait_for_provider(run.failure)
     result = run.result
     if result.state == "pending":
-        approvals = journal.ask(result.pending, reasons)
+        approvals = journal.ask(result.pending, reasons, run.find_schema)
         waits_for: WaitsFor = "question" if all(each.is_question for each in approvals) else "approval"
         return Waits(approvals=approvals, waits_for=waits_for, reason=result.why)
     if result.state == "completed":

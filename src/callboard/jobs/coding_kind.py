@@ -246,7 +246,10 @@ class CodingKind(JobKind):
             raise
         await record.save()
         if runner.pending:
-            return Waits(approvals=record.journal.ask(runner.pending, answers.reasons), reason=answers.describe())
+            return Waits(
+                approvals=record.journal.ask(runner.pending, answers.reasons, runner.find_schema),
+                reason=answers.describe(),
+            )
         if record.failure is not None:
             return await segment.wait_for_provider(record.failure)
         if record.is_left:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import secrets
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypedDict
@@ -18,10 +18,12 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypedDict
 import msgspec
 from msgspec import structs
 
+from callboard.errors import SchemaError
 from callboard.text.surrogates import encode_json
 
 if TYPE_CHECKING:
     from callboard.jobs.segment import JobSegment
+    from callboard.schema import Mistake
 
 DurableState: TypeAlias = Literal["pending", "running", "waiting", "completed", "failed", "cancelled", "interrupted"]
 """A pending job waits for a worker, a waiting job for a person or a time. An interrupted job may be resumed."""
@@ -194,7 +196,23 @@ class Approval(msgspec.Struct, frozen=True, kw_only=True):
     text: str = ""
     edited: dict[str, Any] | None = None
     """Arguments that replace the model's."""
+    parameters: dict[str, Any] | None = None
+    """JSON Schema that edited arguments must fit. Empty or None if they are not checked before the call."""
     answered_at: datetime | None = None
+
+
+def find_mistakes(approval: Approval, arguments: Mapping[str, Any]) -> Sequence[Mistake]:
+    """Return what is wrong with edited arguments. A schema that cannot be compiled refuses nothing."""
+    from callboard.schema import ArgumentsInvalid, compile_schema  # noqa: PLC0415  # only for edited arguments
+
+    try:
+        if approval.parameters:
+            compile_schema(approval.parameters).validate(arguments)
+    except ArgumentsInvalid as invalid:
+        return invalid.mistakes
+    except SchemaError:
+        pass
+    return ()
 
 
 class Completed(msgspec.Struct, frozen=True):

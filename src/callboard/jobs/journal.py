@@ -16,6 +16,7 @@ import msgspec
 from msgspec.structs import replace
 
 from callboard import core
+from callboard.agent.run import FindSchema
 from callboard.errors import CallerError
 from callboard.jobs.entries import Item, MeasuredReply, ReplyTook
 from callboard.jobs.job import Approval, Changes
@@ -112,8 +113,13 @@ class JobJournal:
                 approvals[each.call_id] = core.Allow(each.edited) if each.verdict == "allow" else core.Deny(each.reason)
         return approvals, results
 
-    def ask(self, pending: Iterable[core.InvocationCanister], reasons: Mapping[str, str]) -> tuple[Approval, ...]:
-        """Return the approvals to ask for: whether calls with a reason may run, and the results of the others."""
+    def ask(
+        self, pending: Iterable[core.InvocationCanister], reasons: Mapping[str, str], find_schema: FindSchema
+    ) -> tuple[Approval, ...]:
+        """Return the approvals to ask for: whether calls with a reason may run, and the results of the others.
+
+        `find_schema` returns the schema of a tool's arguments, by the tool's name.
+        """
         return tuple(
             [
                 Approval(
@@ -123,6 +129,7 @@ class JobJournal:
                     why=reasons.get(each.identifier, ""),
                     digest=self.digest(each),
                     is_question=each.identifier not in reasons,
+                    parameters=dict(find_schema(each.name) or {}) if each.identifier in reasons else None,
                 )
                 for each in pending
             ]

@@ -36,6 +36,7 @@ from callboard.jobs.job import (
     DurableState,
     JobSummary,
     JobTemplate,
+    find_mistakes,
     find_worker_queue,
     new_identifier,
 )
@@ -203,8 +204,11 @@ class DurableStore(JobReader):
             via: Interface of the answer: terminal, board, AG-UI, ACP, MCP or Python.
 
         Raises:
-            CallerError: There is no such call, its digest differs, it has an answer, or the job has ended.
+            CallerError: There is no such call, its digest differs, it has an answer, the job has ended, or edited
+                arguments do not fit the tool's schema.
         """
+        if edited is not None:
+            await self._check_edited(identifier, call_id, edited)
         token = secrets.token_hex(8)
         answered = {"verdict": verdict, "reason": reason, "text": text, "edited": edited, "token": token}
 
@@ -239,6 +243,13 @@ class DurableStore(JobReader):
             return self._go_on(connection, stored, entries=number)
 
         return await self.database.run(take)
+
+    async def _check_edited(self, identifier: str, call_id: str, edited: dict[str, Any]) -> None:
+        question = next((each for each in await self.read_approvals(identifier) if each.call_id == call_id), None)
+        mistakes = [] if question is None else await asyncio.to_thread(find_mistakes, question, edited)
+        if mistakes:
+            reasons = "; ".join([f"{each.path or 'arguments'}: {each.message}" for each in mistakes])
+            raise CallerError(f"the edited arguments do not fit: {reasons}", path=f"{identifier}:{call_id}")
 
     async def request_cancel(self, identifier: str, reason: str = "cancelled") -> DurableJob:
         """Cancel a job. The runner of a running job ends it. Do nothing if the job has ended.

@@ -25,8 +25,10 @@ from callboard.text.surrogates import encode_json, escape_surrogates
 
 T = TypeVar("T", bound=msgspec.Struct)
 
-VERSION: Final = 4
+VERSION: Final = 5
 """Version of the tables. It increases when they change."""
+_OLDEST: Final = 3
+"""Oldest version that is updated in place."""
 PREFIX: Final = "callboard_"
 _LOCK: Final = 0x63616C6C
 """PostgreSQL's advisory lock for the creation of tables."""
@@ -110,6 +112,7 @@ approvals = sa.Table(
     *_texts("name", "why", "digest", "verdict", "reason", "text", "token"),
     sa.Column("arguments", sa.Text),
     sa.Column("edited", sa.Text),
+    sa.Column("parameters", sa.Text),
     sa.Column("is_question", sa.Boolean, nullable=False),
     sa.Column("asked_at", sa.BigInteger, nullable=False),
     sa.Column("answered_at", sa.BigInteger),
@@ -195,7 +198,7 @@ PARTS: Final[Iterable[sa.Table]] = (documents, entries, open_calls, approvals, d
 
 
 def has_tables(connection: sa.Connection, place: str) -> bool:
-    """Return whether all tables exist. Version 4 only adds a table to version 3.
+    """Return whether all tables exist. Versions 4 and 5 only add a table and a column to version 3.
 
     Raises:
         CallerError: Another version of Callboard made them, or another program made the file.
@@ -221,6 +224,8 @@ def create_tables(connection: sa.Connection, place: str) -> None:
     lock_claims(connection, _LOCK)
     if not has_tables(connection, place):
         _tables.create_all(connection)
+        if "parameters" not in {each["name"] for each in sa.inspect(connection).get_columns(approvals.name)}:
+            connection.execute(sa.text(f"ALTER TABLE {approvals.name} ADD COLUMN parameters TEXT"))
         connection.execute(sa.delete(_schema))
         connection.execute(sa.insert(_schema), {"version": VERSION})
 
@@ -233,7 +238,7 @@ def lock_claims(connection: sa.Connection, lock: int = _CLAIMS_LOCK) -> None:
 
 def _has_version(connection: sa.Connection, place: str) -> bool:
     version = connection.scalar(sa.select(sa.func.max(_schema.c.version))) or 0
-    if version not in (VERSION - 1, VERSION):
+    if not _OLDEST <= version <= VERSION:
         message = f"its jobs have version {version}, but this Callboard reads only version {VERSION}"
         remove = f"rm {shlex.quote(place)}*" if connection.dialect.name == "sqlite" else "drop the database"
         older = f"{remove} removes them, or name another database"
@@ -329,7 +334,7 @@ _TIMES: Final = (
     *("created_at", "started_at", "completed_at", "updated_at", "asked_at", "answered_at"),
     *("begun_at", "next_at", "last_at"),
 )
-_JSON: Final = ("usage", "input", "memory", "output", "arguments", "edited", "template")
+_JSON: Final = ("usage", "input", "memory", "output", "arguments", "edited", "parameters", "template")
 _FROM_COLUMN: Final[Mapping[str, Callable[[Any], Any]]] = {
     **dict.fromkeys(_TIMES, to_moment),
     **dict.fromkeys(_JSON, msgspec.json.Decoder(dict[str, Any]).decode),

@@ -72,7 +72,7 @@ def test_an_answer_lets_the_job_go_on(run, job_store, post, form, expected):
     [
         ({"digest": "d0", "verdict": "allow"}, "the call has changed since"),
         ({"digest": "d1", "verdict": "allow", "call": "call_9"}, "asks about no such call"),
-        ({"digest": "d1", "verdict": "edit", "arguments": "[1]"}, "not a JSON object"),
+        ({"digest": "d1", "verdict": "edit", "arguments": "[1]"}, "as one JSON object"),
         ({"digest": "d1", "verdict": "perhaps"}, "choose allow or deny"),
         ({"digest": "d1"}, "choose allow or deny"),
     ],
@@ -80,8 +80,84 @@ def test_an_answer_lets_the_job_go_on(run, job_store, post, form, expected):
 def test_an_answer_that_does_not_fit_is_refused_with_the_reason(run, job_store, post, form, why):
     waiting = run(make_waiting, job_store)
     answer = post(waiting, "answer", **{"call": "call_1", **form})
-    assert answer.status_code in {400, 409}
+    assert answer.status_code in {400, 409, 422}
     assert why in answer.text
+    job, (approval,) = read(run, job_store, waiting)
+    assert (job.state, approval.verdict) == ("waiting", "")
+
+
+PAYMENT = {
+    "type": "object",
+    "properties": {
+        "iban": {"type": "string", "minLength": 3},
+        "cents": {"type": "integer", "description": "in cents"},
+        "tags": {"type": "array", "items": {"type": "string"}},
+        "urgent": {"type": "boolean"},
+    },
+    "required": ["iban", "cents"],
+    "additionalProperties": False,
+}
+
+
+@pytest.fixture
+def paying(run, job_store, post):
+    """A payment that waits, and what the form with the edited arguments does."""
+    arguments = {"iban": "DE1\nfirst", "cents": 0, "tags": ["a"]}
+    job = run(make_waiting, job_store, arguments=arguments, parameters=PAYMENT)
+
+    def edit(typed):
+        form = {f"argument:{name}": text for name, text in typed.items()}
+        return post(job, "answer", call="call_1", digest="d1", verdict="edit", **form)
+
+    return job, edit
+
+
+def read_fields(page):
+    """What stands in each field of the arguments, and what is wrong with it."""
+    found = re.findall(
+        r'<textarea[^>]* name="argument:(\w+)"[^>]*>\n(.*?)</textarea>\n(?:<p class="mistake"[^>]*>(.*?)</p>)?',
+        page,
+        re.DOTALL,
+    )
+    return {name: (html.unescape(text), html.unescape(mistake)) for name, text, mistake in found}
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        ({}, {"cents": 0, "tags": ["a"]}),
+        ({"iban": "XX9\r\nsecond", "tags": ""}, {"iban": "XX9\nsecond", "cents": 0}),
+        ({"cents": "12", "tags": '[\n"b"]', "urgent": "true"}, {"cents": 12, "tags": ["b"], "urgent": True}),
+    ],
+)
+def test_arguments_are_edited_field_by_field(run, job_store, browser, paying, given):
+    typed, expected = given
+    job, edit = paying
+    fields = read_fields(browser.get(f"/board/jobs/{job.id}").text)
+    assert fields["urgent"] == ("", "")
+    untouched = {name: text.replace("\n", "\r\n") for name, (text, _) in fields.items()}  # as a browser sends it
+    assert edit(untouched | typed).status_code == 303
+    _, (approval,) = read(run, job_store, job)
+    assert approval.edited == {"iban": "DE1\nfirst", **expected}
+
+
+@pytest.mark.parametrize(
+    ("typed", "mistakes"),
+    [
+        ({"cents": "a lot"}, {"cents": "not valid JSON"}),
+        ({"cents": '"a lot"'}, {"cents": "valid integer"}),
+        ({"cents": ""}, {"cents": "required"}),
+        ({"iban": "D", "tags": "[null]"}, {"iban": "at least 3", "tags": "tags.0: "}),
+    ],
+)
+def test_a_mistake_stands_at_its_field_and_what_was_typed_stays(run, job_store, paying, typed, mistakes):
+    waiting, edit = paying
+    answer = edit(typed)
+    assert answer.status_code == 422
+    fields = read_fields(answer.text)
+    assert {name for name, (_, mistake) in fields.items() if mistake} == mistakes.keys()
+    assert all(each in fields[name][1] for name, each in mistakes.items())
+    assert {name: fields[name][0] for name in typed} == typed
     job, (approval,) = read(run, job_store, waiting)
     assert (job.state, approval.verdict) == ("waiting", "")
 

@@ -14,6 +14,7 @@ from typing import Any
 
 import msgspec
 
+from callboard.agent.run import FindSchema
 from callboard.coding.agents.deliver import deliver, publish
 from callboard.coding.agents.job_record import JobLeft, JobMemory, JobRecord, PhaseMemory, trim_report
 from callboard.coding.agents.job_request import JobRequest
@@ -70,6 +71,8 @@ class JobRunner:
         self._deadline = self._began + timedelta(minutes=minutes, seconds=-self._seconds)
         self._notified: set[str] = set()
         self.pending: tuple[InvocationCanister, ...] = ()
+        self.find_schema: FindSchema = lambda _: None
+        """Returns the schema of the tool of a pending call."""
         """Calls that need an answer before the job continues."""
 
     @property
@@ -126,7 +129,7 @@ class JobRunner:
                 try:
                     await runner.run(phases)
                 finally:
-                    self.pending = runner.pending
+                    self.pending, self.find_schema = runner.pending, runner.find_schema
                     self._update(calls=runner.calls)
                     if not self._stays_open:
                         await finish_despite_cancellation(self._deliver(tree, runner, workspace))

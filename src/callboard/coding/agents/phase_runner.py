@@ -21,7 +21,7 @@ from pydantic import Field
 from callboard.agent import Agent
 from callboard.agent.output_type import Output
 from callboard.agent.resume import find_waiting_calls
-from callboard.agent.run import Run
+from callboard.agent.run import FindSchema, Run
 from callboard.coding.agents.apply_code_blocks import CodeBlockApplier
 from callboard.coding.agents.deliver import format_findings, strip_code
 from callboard.coding.agents.job_record import JobLeft, JobMemory, JobRecord, PhaseMemory, open_phase_span
@@ -95,6 +95,7 @@ class PhaseRunner:
         self.is_finished = False
         """Every phase ended with nothing missing; not so where the job was cancelled or failed."""
         self.pending: tuple[InvocationCanister, ...] = ()
+        self.find_schema: FindSchema = lambda _: None
         """Calls that need an answer before the job continues."""
         self.summaries: dict[str, str] = {}
         """The answers that phases pass on, by their names."""
@@ -332,7 +333,7 @@ class PhaseRunner:
         if run.failure is not None:
             raise run.failure
         self.calls += sum(isinstance(each, InvocationCanister) for each in result.canisters)
-        self.pending = result.pending
+        self.pending, self.find_schema = result.pending, run.find_schema
         self.why = self.memory.phase.why = result.why if result.state == "incomplete" else ""
         self._facts.answer = last_answer(result.canisters) or self._facts.answer
         with suppress(NoOutput):

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from datetime import datetime
 from hashlib import sha256
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from markupsafe import Markup
@@ -36,6 +37,7 @@ from callboard.servers.board.browser import (
     read_value,
     send_updates,
 )
+from callboard.servers.board.edited_arguments import ArgumentField, list_fields
 from callboard.servers.board.entry_view import DiffLine, EntryView, PieceView, show_arguments, split_diff
 from callboard.servers.board.templating import format_duration, render
 from callboard.text.display import display
@@ -62,36 +64,7 @@ class EntryWindow(NamedTuple):
 
 def routes(board: Board) -> Sequence[BaseRoute]:
     async def show(request: Request) -> Response:
-        store = board.jobs.store
-        job = await store.get(request.path_params["job"])
-        if job.id != request.path_params["job"]:
-            return board.redirect(request, f"/jobs/{job.id}")
-        rounds = await store.rounds(job.id)
-        begin, before = [read_number(request.query_params.get(name, "")) or 0 for name in ("from", "before")]
-        window = choose_window(job.entries, begin, before)
-        is_answered = "answered" in request.query_params
-        place = f"{request.scope['root_path']}/jobs/{job.id}"
-        articles = await _read_articles(board, place, job.id, rounds, window)
-        return board.render(
-            request,
-            "job.html",
-            job=job,
-            description=truncate(job.description, MAX_TEXT),
-            place=place,
-            window=window,
-            earlier=window.after,
-            articles=articles,
-            parts=await render_parts(
-                board,
-                board.values(request),
-                job,
-                [] if job.has_ended and not is_answered else await store.read_approvals(job.id),
-                is_answered=is_answered,
-            )
-            | {"now": await _render_activity(board, board.values(request), job)},
-            is_answered=is_answered,
-            epoch=find_epoch(job),
-        )
+        return await show_job(board, request)
 
     async def show_entry(request: Request) -> Response:
         number = read_number(request.path_params["number"]) or 0
@@ -115,6 +88,48 @@ def routes(board: Board) -> Sequence[BaseRoute]:
         Route("/jobs/{job}/entries/{number}", show_entry),
         Route("/jobs/{job}/live", stream),
     ]
+
+
+async def show_job(
+    board: Board,
+    request: Request,
+    *,
+    edits: Mapping[str, Sequence[ArgumentField]] = MappingProxyType({}),
+    status: int = 200,
+) -> Response:
+    """Show the page of a job. `edits` are the fields that a person has filled in wrongly, by the calls' identifiers."""
+    store = board.jobs.store
+    job = await store.get(request.path_params["job"])
+    if job.id != request.path_params["job"]:
+        return board.redirect(request, f"/jobs/{job.id}")
+    rounds = await store.rounds(job.id)
+    begin, before = [read_number(request.query_params.get(name, "")) or 0 for name in ("from", "before")]
+    window = choose_window(job.entries, begin, before)
+    is_answered = "answered" in request.query_params
+    place = f"{request.scope['root_path']}/jobs/{job.id}"
+    articles = await _read_articles(board, place, job.id, rounds, window)
+    return board.render(
+        request,
+        "job.html",
+        status=status,
+        job=job,
+        description=truncate(job.description, MAX_TEXT),
+        place=place,
+        window=window,
+        earlier=window.after,
+        articles=articles,
+        parts=await render_parts(
+            board,
+            board.values(request),
+            job,
+            [] if job.has_ended and not is_answered else await store.read_approvals(job.id),
+            is_answered=is_answered,
+            edits=edits,
+        )
+        | {"now": await _render_activity(board, board.values(request), job)},
+        is_answered=is_answered,
+        epoch=find_epoch(job),
+    )
 
 
 def find_epoch(job: JobSummary) -> str:
@@ -257,6 +272,7 @@ async def render_parts(
     approvals: Sequence[Approval],
     *,
     is_answered: bool,
+    edits: Mapping[str, Sequence[ArgumentField]] = MappingProxyType({}),
 ) -> dict[str, Markup]:
     """Render the parts of the page that change while the job runs, by the ids of their elements.
 
@@ -267,7 +283,12 @@ async def render_parts(
     values = {**common, "job": job, "place": f"{common['base']}/jobs/{job.id}", "key": job.updated_at.timestamp()}
     approvals = sorted(approvals, key=lambda each: each.asked_at or job.created_at)
     opened = [
-        (each, show_arguments(each.arguments), look_subject(job.id, each.call_id, each.digest))
+        (
+            each,
+            show_arguments(each.arguments),
+            look_subject(job.id, each.call_id, each.digest),
+            edits.get(each.call_id) or list_fields(each),
+        )
         for each in approvals
         if not each.verdict and job.state == "waiting"
     ]

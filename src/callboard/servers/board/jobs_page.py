@@ -32,7 +32,7 @@ from callboard.jobs.queries import JobFilter, JobOrder
 from callboard.servers.board import job_page, trace_page
 from callboard.servers.board.browser import Form, PageUpdate, read_number, read_value, send_updates, wait
 from callboard.servers.board.charts import DAYS, chart_costs
-from callboard.servers.board.entry_view import read_object
+from callboard.servers.board.edited_arguments import read_edited
 from callboard.servers.board.job_page import describe_state, look_subject
 from callboard.servers.board.login import LOOK_SECONDS, name_session
 from callboard.servers.board.templating import now, render
@@ -65,6 +65,12 @@ def action_routes(board: Board) -> Sequence[BaseRoute]:
         if seconds < LOOK_SECONDS:
             hint = "go back, read the question, and answer again"
             raise CallerError("nothing was done: the question was not shown for long enough", path=call, hint=hint)
+        edited = None
+        if form["verdict"] == "edit":
+            approvals = await board.jobs.store.read_approvals(request.path_params["job"])
+            fields, edited = await asyncio.to_thread(read_edited, approvals, form)
+            if any(each.mistake for each in fields):
+                return await job_page.show_job(board, request, edits={call: fields}, status=422)
         job = await board.jobs.store.answer(
             request.path_params["job"],
             call,
@@ -74,7 +80,7 @@ def action_routes(board: Board) -> Sequence[BaseRoute]:
             via="board",
             reason=form.get("reason", "") if verdict == "deny" else "",
             text=form.get("text", "") if form["verdict"] == "answer" else "",
-            edited=_read_edited(form) if form["verdict"] == "edit" else None,
+            edited=edited,
         )
         await board.start_worker(job)
         # That page has no question, so a second click answers nothing.
@@ -141,13 +147,6 @@ def action_routes(board: Board) -> Sequence[BaseRoute]:
         Route("/jobs/{job}/entries/{number}/change", show_change),
         *(Route(f"/jobs/{{job}}/{name}", board.action(handler), methods=["POST"]) for name, handler in actions.items()),
     ]
-
-
-def _read_edited(form: Form) -> dict[str, Any]:
-    arguments = read_object(form.get("arguments", "").strip() or "null")
-    if arguments is None:
-        raise CallerError("the arguments are not a JSON object", path="arguments", hint="go back and write all of them")
-    return arguments
 
 
 async def _settle(job: DurableJob) -> None:

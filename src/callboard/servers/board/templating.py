@@ -80,7 +80,6 @@ def environment() -> Environment:
         tokens=format_tokens,
         cost=format_cost,
         duration=format_duration,
-        tojson_text=format_json,
         visible=make_visible,
         cut=cut,
         seconds=format_seconds,
@@ -112,7 +111,7 @@ def format_tokens(number: int) -> str:
 
 def format_json(value: Any) -> str:
     """Return JSON over several lines for editing. Invisible characters are escaped, so that they survive the edit."""
-    text = json.dumps(value or {}, indent=2, ensure_ascii=False)
+    text = json.dumps(value, indent=2, ensure_ascii=False)
     return text.translate({ord(char): json.dumps(char)[1:-1] for char in set(text) if make_visible(char) != char})
 
 
