@@ -159,7 +159,17 @@ def run(repository, jobs, tmp_path):
     """Runs a job of a kind with a script; gives the job, its steps, the model and who was asked."""
 
     def ran(
-        kind, given, script, *, workflow="short", settings="", profile=None, directory=None, approver=None, **options
+        kind,
+        given,
+        script,
+        *,
+        workflow="short",
+        settings="",
+        profile=None,
+        directory=None,
+        approver=None,
+        others=None,
+        **options,
     ):
         config = tmp_path / "config" / "callboard"
         config.mkdir(parents=True, exist_ok=True)
@@ -170,7 +180,7 @@ def run(repository, jobs, tmp_path):
         person = approver or Nobody()
         steps = []
         request = make_request(kind, given, place, loaded, workflow=workflow, **options)
-        job = asyncio.run(run_job(request, model, jobs, steps.append, person))
+        job = asyncio.run(run_job(request, model, jobs, steps.append, person, others=others))
         results = [each.canister.text for each in steps if type(each).__name__ == "ResultReady"]
         prompts = [each.text for each in steps if type(each).__name__ == "PromptSent"]
         phases = [each.name for each in steps if type(each).__name__ == "PhaseStarted"]

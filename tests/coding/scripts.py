@@ -2,6 +2,7 @@
 
 FILE = ("file", {"path": "calc.py"})
 EDIT = ("file", {"action": "replace", "path": "calc.py", "old": "a - b", "new": "a + b"})
+LOST = ("file", {"path": "lost.py"})
 TRACE = ("bash", {"command": "echo once >> trace.txt"})
 PHASED = {
     "reproduce": [("test", {}), "test_add fails."],

@@ -70,13 +70,20 @@ def as_record(job):
     return SimpleNamespace(**{**msgspec.structs.asdict(job), **fields})
 
 
-async def run_job(request, model, jobs, show, approver):
-    """Run a job of the request to its end; the job as it ended."""
+async def run_job(request, model, jobs, show, approver, *, others=None):
+    """Run a job of the request to its end; the job as it ended. `others` are models by name."""
+    models = {request.settings.model: model, **(others or {})}
     with Database.open(jobs.url) as database:
         store = DurableStore(database)
         job = await submit_direct(store, request, model.name)
         kind = CodingKind(
-            job.kind, store, lambda _: model, jobs.directory, request=request, approver=approver, show=show
+            job.kind,
+            store,
+            lambda settings: models[settings.model],
+            jobs.directory,
+            request=request,
+            approver=approver,
+            show=show,
         )
         control = SimpleNamespace(executor="test", stopping=asyncio.Event(), cancel_requested=False)
         await SegmentRunner(store, [kind])(job.id, job.segment, control)

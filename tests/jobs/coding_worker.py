@@ -7,7 +7,7 @@ import threading
 import time
 from types import SimpleNamespace
 
-from callboard.core import ResultCanister, UserCanister
+from callboard.core import AssistantCanister, InvocationCanister, ResultCanister, UserCanister
 from callboard.jobs.coding_kind import coding_kinds
 from callboard.jobs.database import Database
 from callboard.jobs.segment import JobSegment, SegmentRunner
@@ -15,10 +15,16 @@ from callboard.jobs.store import DurableStore
 from callboard.testing import Call, ScriptedModel
 
 
-def open_scripted(script):
-    """Return a model that continues the script of the phase, depending on the request."""
+def open_scripted(script, name="scripted"):
+    """Return a model that continues the script of the phase, depending on the request; `big` that of its name."""
 
     def reply(request):
+        if name == "big":
+            texts = [each.text if isinstance(each, UserCanister) else "" for each in request.canisters]
+            began = next(at for at, text in enumerate(texts) if text.startswith("You take over"))
+            replies = (AssistantCanister, InvocationCanister)
+            chosen = script[name][sum(isinstance(each, replies) for each in request.canisters[began:])]
+            return chosen if isinstance(chosen, str) else Call(*chosen)
         first = next(each.text for each in request.canisters if isinstance(each, UserCanister))
         part = script[first.rpartition("# Now: ")[2].partition("\n")[0] if "# Now: " in first else ""]
         results = [each for each in request.canisters if isinstance(each, ResultCanister)]
@@ -30,7 +36,7 @@ def open_scripted(script):
         while True:
             yield reply
 
-    return ScriptedModel(replies())
+    return ScriptedModel(replies(), name=name)
 
 
 def main(folder, script, after, sign):
@@ -57,7 +63,11 @@ def main(folder, script, after, sign):
 async def work(folder, script):
     with Database.open(f"sqlite:///{folder / 'jobs.db'}") as database:
         store = DurableStore(database)
-        runner = SegmentRunner(store, coding_kinds(store, lambda _: open_scripted(script), folder / "jobs"))
+
+        def open_model(settings):
+            return open_scripted(script, "big" if settings.model == "big" else "scripted")
+
+        runner = SegmentRunner(store, coding_kinds(store, open_model, folder / "jobs"))
         (job,) = await store.list()
         while not job.has_ended and job.state != "waiting":
             control = SimpleNamespace(executor="x", stopping=asyncio.Event(), cancel_requested=False)

@@ -7,14 +7,14 @@ from types import SimpleNamespace
 import pytest
 from tests.coding import conftest as coding
 from tests.coding.conftest import make_request
-from tests.coding.scripts import EDIT, PHASED, RIGHT, SHORT, TRACE
+from tests.coding.scripts import EDIT, FILE, LOST, PHASED, RIGHT, SHORT, TRACE, WRONG
 from tests.jobs import coding_worker
 from tests.jobs.coding_worker import open_scripted
 from tests.jobs.forked import ForkedProcess
 
 from callboard import core
 from callboard.coding.agents.progress import read_progress
-from callboard.coding.job import Notice, PhaseEnded, PhaseStarted, PromptSent, Resumed
+from callboard.coding.job import ModelChanged, Notice, PhaseEnded, PhaseStarted, PromptSent, Resumed
 from callboard.configuration import load_settings
 from callboard.jobs.coding_kind import coding_kinds, host_queue, submit_request
 from callboard.jobs.database import Database
@@ -99,6 +99,27 @@ def test_a_job_that_is_killed_again_and_again_does_everything_once(place, workfl
     assert len({each.text for each in items if isinstance(each, PromptSent)}) == len(
         [each for each in items if isinstance(each, PromptSent)]
     )
+
+
+@pytest.mark.parametrize(
+    ("workflow", "script", "after", "rounds"),
+    [
+        ("short", {"": [WRONG, WRONG], "big": [WRONG, RIGHT]}, 14, [3, 2]),
+        ("phased", {**PHASED, "investigate": [LOST] * 3, "big": [FILE, "It subtracts."]}, 25, [13, 2]),
+    ],
+)
+def test_a_killed_job_goes_on_with_the_stronger_model_that_it_had(place, workflow, script, after, rounds):
+    submitted = place.submit(workflow=workflow, escalate="big")
+    kills = 0
+    while place.go(script, after=after + kills % 3):
+        kills += 1
+    job, items = place.ask(lambda store: read(store, submitted.id))
+    assert kills > 1
+    assert (job.state, job.rounds) == ("completed", sum(rounds)), (job.reason, job.error)
+    assert [each.model for each in items if isinstance(each, ModelChanged)] == ["big"]
+    assert [each["rounds"] for each in job.output["models"]] == rounds
+    prompts = [each.text for each in items if isinstance(each, PromptSent)]
+    assert len({*prompts}) == len(prompts)
 
 
 def test_a_command_that_was_under_way_is_not_run_again(place):

@@ -12,6 +12,7 @@ import typer
 
 from callboard.cli.display import Display
 from callboard.cli.models import CODING_FACTS, check_reachable, open_model
+from callboard.coding.agents.job_models import open_models
 from callboard.coding.agents.job_request import JobRequest
 from callboard.configuration import Settings
 from callboard.extras import require_extra
@@ -50,9 +51,9 @@ def submit_job(request: JobRequest, display: Display, *, priority: int = 0) -> D
     require_extra("jobs")
     from callboard.jobs.coding_kind import submit_request  # noqa: PLC0415  # half a second
 
-    model = open_model(request.settings, display.tell, CODING_FACTS)
-    _check_model(model, display)
-    return _queue(lambda store: submit_request(store, request, model.name, priority=priority), display)
+    models = open_models(request, lambda settings: open_model(settings, display.tell, CODING_FACTS))
+    _check_model(models.own, display)
+    return _queue(lambda store: submit_request(store, request, models.own.name, priority=priority), display)
 
 
 def submit_prompt(prompt: str, options: Mapping[str, Any], settings: Settings, display: Display) -> DurableJob:

@@ -15,6 +15,7 @@ from typing import Any, Final, TextIO
 from callboard.cli.durable_store import read_output
 from callboard.coding.job import (
     UNTESTED,
+    ModelChanged,
     Notice,
     PhaseEnded,
     PhaseStarted,
@@ -47,6 +48,7 @@ from callboard.core import (
 )
 from callboard.errors import reply_page
 from callboard.jobs.job import DurableJob
+from callboard.profiles import format_cost
 from callboard.text.display import collapse, strip_controls
 
 _WIDTH = 120
@@ -212,8 +214,10 @@ class JobDisplay(Display):
             self._out.buffer.flush()
             return
         match step:
-            case PhaseStarted(name=name):
-                self.tell(f"== {name}", "1")
+            case PhaseStarted(name=name, model=model):
+                self.tell(f"== {name}{f': {model}' if model else ''}", "1")
+            case ModelChanged(model=model, why=why):
+                self.tell(f"== {model} continues: {collapse(why, 400)}", "1")
             case PhaseEnded(missing=missing):
                 for each in missing:
                     self.tell(f"   missing: {collapse(each, 400)}", "33")
@@ -257,6 +261,10 @@ def print_outcome(job: DurableJob, display: Display) -> None:
         display.tell(f"{unfinished}branch {branch}, {commits}, {describe_count(len(output.files), 'file')}")
         take = f"    take: git merge {branch}" if is_completed else ""
         display.tell(f"look: git diff HEAD...{branch}{take}    drop: callboard undo {job.id}")
+    for used in output.models:
+        display.tell(
+            f"{used.model}: {describe_count(used.rounds, 'round')}, {format_cost(used.cost) or 'cost unknown'}"
+        )
     if output.tests:
         display.tell(f"tests: {output.tests}")
     if output.pull_request and output.commits:

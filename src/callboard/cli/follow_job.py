@@ -12,6 +12,7 @@ from callboard.cli.approvals import Approvals
 from callboard.cli.display import EXIT_CODES, JobDisplay, print_outcome
 from callboard.cli.durable_store import open_store
 from callboard.cli.models import CODING_FACTS, check_reachable, open_model
+from callboard.coding.agents.job_models import open_models
 from callboard.coding.agents.job_request import JobRequest
 from callboard.coding.agents.job_runner import add_github_text
 from callboard.coding.cancellation import cancel_on_signals
@@ -27,17 +28,26 @@ def follow_job(request: JobRequest, display: JobDisplay, *, resume: DurableJob |
 
     Raises typer.Exit with the job's exit code, CallerError, DatabaseUnavailable, KeyboardInterrupt.
     """
-    model = open_model(request.settings, display.tell, CODING_FACTS)
+    models = open_models(request, lambda settings: open_model(settings, display.tell, CODING_FACTS))
     approvals = Approvals(request.directory, data_directory(), display)
     begun: list[DurableJob] = []
 
     async def run(store: DurableStore) -> DurableJob:
         try:
-            await check_reachable(model, display.tell)
+            await check_reachable(models.own, display.tell)
             whole = await add_github_text(request)
-            job = await (submit_direct(store, whole, model.name) if resume is None else resume_direct(store, resume))
+            job = await (
+                submit_direct(store, whole, models.own.name) if resume is None else resume_direct(store, resume)
+            )
             begun.append(job)
-            kind = CodingKind(job.kind, store, lambda _: model, request=whole, approver=approvals, show=display.step)
+            kind = CodingKind(
+                job.kind,
+                store,
+                lambda settings: models.by_name[settings.model],
+                request=whole,
+                approver=approvals,
+                show=display.step,
+            )
             with cancel_on_signals() as signals:
                 try:
                     async with display.report_silence():
@@ -51,7 +61,7 @@ def follow_job(request: JobRequest, display: JobDisplay, *, resume: DurableJob |
                 raise kind.obstacle
             return ended
         finally:
-            await model.aclose()
+            await models.aclose()
 
     def show_cancelled() -> None:
         if display.as_json and begun:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 import typer
 
+from callboard.cli import complete
 from callboard.cli.command_group import ADVANCED
 from callboard.cli.display import JobDisplay
 from callboard.cli.options import (
@@ -53,6 +54,10 @@ class JobOptions:
     dialect: Dialect = ""
     context: Context = 0
     effort: Effort = ""
+    escalate: Annotated[
+        str,
+        option(help="A stronger model that takes over when this one is stuck.", autocompletion=complete.models),
+    ] = ""
     max_rounds: Annotated[
         int | None,
         option(
@@ -203,6 +208,7 @@ def _run(
         dialect=options.dialect,
         context=options.context,
         effort=options.effort,
+        escalate=options.escalate,
         access=options.access,  # type: ignore[arg-type]  # JobRequest checks it, and the next
         workflow=options.workflow,  # type: ignore[arg-type]
         rounds=options.max_rounds,

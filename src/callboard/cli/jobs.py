@@ -68,14 +68,14 @@ def _make_table(job: DurableJob, rounds: list[RoundSpan], *, is_narrow: bool) ->
         table.add_column(heading, justify="right", no_wrap=True, min_width=8)
     table.add_column("", no_wrap=True, overflow="crop", max_width=1 if is_narrow else _BAR)
     table.add_column("", no_wrap=True, overflow="ellipsis")
-    phase = ""
+    heading = ""
     for each, begin, width in place_spans(rounds):
         if isinstance(each, CallSpan):
             table.add_row(*_call_row(each, begin, width))
             continue
-        if each.phase != phase:
-            phase = each.phase
-            table.add_row(Text(collapse(phase, _MAX_NAME), style="bold"))
+        if (new := each.phase + (f": {each.model}" if each.model else "")) != heading:
+            heading = new
+            table.add_row(Text(collapse(heading, _MAX_NAME), style="bold"))
         table.add_row(
             f"{each.number}",
             _describe_seconds(each.seconds),

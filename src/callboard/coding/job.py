@@ -47,6 +47,15 @@ class Checkpoint(msgspec.Struct, frozen=True):
     undone: bool = False
 
 
+class ModelUse(msgspec.Struct, frozen=True):
+    """What one of several models of a job did."""
+
+    model: str
+    rounds: int
+    cost: float | None
+    """Cost in US dollars; None if unknown."""
+
+
 class JobOutput(msgspec.Struct, frozen=True, kw_only=True):
     """The results of a job."""
 
@@ -66,6 +75,8 @@ class JobOutput(msgspec.Struct, frozen=True, kw_only=True):
     patch: str = ""
     """Path of the file for `git apply`, if the folder has no git."""
     findings: tuple[Finding, ...] | None = None
+    models: tuple[ModelUse, ...] = ()
+    """The models that worked on the job, if there were several."""
     turns: tuple[Checkpoint, ...] = ()
     """Turns of a chat that changed files, including the current turn."""
 
@@ -98,11 +109,19 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     """Cost in US dollars; None if unknown."""
 
 
-class PhaseStarted(msgspec.Struct, frozen=True, tag_field="type", tag="phase_started"):
-    """A phase begins; `rounds` is how many replies it may take."""
+class PhaseStarted(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="type", tag="phase_started"):
+    """A phase begins; `rounds` is how many replies it may take, `model` its model if it is not the job's."""
 
     name: str
     rounds: int
+    model: str = ""
+
+
+class ModelChanged(msgspec.Struct, frozen=True, tag_field="type", tag="model_changed"):
+    """Another model continues the phase, with the conversation so far."""
+
+    model: str
+    why: str
 
 
 class PhaseEnded(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="type", tag="phase_ended"):
@@ -137,7 +156,7 @@ class Resumed(msgspec.Struct, frozen=True, tag_field="type", tag="resumed"):
     """Another process continues the job. Discard an unfinished reply. Keep everything else."""
 
 
-Step: TypeAlias = Event | PhaseStarted | PhaseEnded | Notice | PromptSent | TreeSnapshot | Resumed
+Step: TypeAlias = Event | PhaseStarted | PhaseEnded | ModelChanged | Notice | PromptSent | TreeSnapshot | Resumed
 """An event in a job."""
 
 

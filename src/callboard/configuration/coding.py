@@ -122,9 +122,18 @@ class ModeSettings(_Table, frozen=True):
     """Permission patterns of tools that are denied."""
 
 
+class PhaseSettings(_Table, frozen=True):
+    """`[coding.phases.NAME]`: one phase of the agents."""
+
+    model: str = ""
+    """The model of the phase; by default the job's."""
+
+
 class CodingSettings(_Table, frozen=True):
     """`[coding]`."""
 
+    escalate: str = ""
+    """A stronger model that continues a phase in which the job's model is stuck."""
     limits: LimitSettings = LimitSettings()
     git: GitSettings = GitSettings()
     tools: ToolSettings = ToolSettings()
@@ -132,6 +141,7 @@ class CodingSettings(_Table, frozen=True):
     sandbox: SandboxSettings = SandboxSettings()
     context: ContextSettings = ContextSettings()
     modes: dict[Literal["build", "debug", "review", "triage", "chat"], ModeSettings] = {}
+    phases: dict[str, PhaseSettings] = {}
     debug: DebugSettings = DebugSettings()
 
 

@@ -20,6 +20,7 @@ from typing import Any, Final, get_args
 
 from msgspec import structs
 
+from callboard.coding.agents.job_models import JobModels, OpenModel, open_models
 from callboard.coding.agents.job_record import open_job_span
 from callboard.coding.agents.job_request import JobRequest, request_of
 from callboard.coding.agents.job_runner import JobRunner, add_github_text
@@ -32,7 +33,7 @@ from callboard.coding.git.repository import find_repository
 from callboard.coding.git.tree import TreeRecord
 from callboard.coding.job import Job, JobType, Step, TreeSnapshot
 from callboard.coding.job_folders import JobFolders, jobs_directory
-from callboard.configuration import Settings, load_coding_settings
+from callboard.configuration import load_coding_settings
 from callboard.core import Answer, InvocationCanister, ResultCanister, ResultReady
 from callboard.errors import CallerError
 from callboard.jobs.coding_record import FORK, CodingRecord, encode_output, read_job
@@ -53,7 +54,6 @@ from callboard.jobs.segment import JobSegment
 from callboard.jobs.shared_database import check_directory, check_request
 from callboard.jobs.store import DurableStore
 from callboard.programs import exclude_repository
-from callboard.providers.registry import PlannedModel
 from callboard.sandbox.process import read_end
 from callboard.text.surrogates import escape_surrogates
 from callboard.tools import Rule
@@ -64,9 +64,6 @@ MAX_CHANGE: Final = 4000
 PATIENCE: Final = 30.0
 """Seconds that a process has to leave the tree of a job that it lost."""
 _LOOK_SECONDS: Final = 0.2
-
-OpenModel = Callable[[Settings], PlannedModel]
-"""Opens the model of the settings. Raises CallerError."""
 
 
 def host_queue() -> str:
@@ -167,16 +164,19 @@ class CodingKind(JobKind):
         async with self._enter(segment) as (folder, items):
             record = CodingRecord(segment, folder, items, is_direct=self._request is not None)
             request = self._request or self._read_request(record.job)
-            model = await asyncio.to_thread(self._open_model, request.settings)
+            current = record.job.memory.get("phase", {}).get("model", "")
+            models = await asyncio.to_thread(open_models, request, self._open_model, current)
             try:
-                segment.check_price(model)
-                with open_job_span(self.name, model, segment.job.id):
-                    return await self._run(segment, record, request, model)
+                models.check_prices(request, segment.clock())
+                for each in models.by_name.values():
+                    segment.check_price(each)
+                with open_job_span(self.name, models.own, segment.job.id):
+                    return await self._run(segment, record, request, models)
             except RunnerMissing as error:
                 self.obstacle = error
                 raise
             finally:
-                await model.aclose()
+                await models.aclose()
 
     async def describe_interruption(self, segment: JobSegment, call: CallIntent) -> str:
         """Return the job's changes so far, and the output of the interrupted command."""
@@ -220,9 +220,7 @@ class CodingKind(JobKind):
         }
         await segment.claim.append((), memory=memory)
 
-    async def _run(
-        self, segment: JobSegment, record: CodingRecord, request: JobRequest, model: PlannedModel
-    ) -> Outcome:
+    async def _run(self, segment: JobSegment, record: CodingRecord, request: JobRequest, models: JobModels) -> Outcome:
         answers = DurableApprover(record, self._jobs.directory.parent / FILE, request.directory)
 
         def show(step: Step) -> None:
@@ -231,7 +229,7 @@ class CodingKind(JobKind):
 
         runner = JobRunner(
             request,
-            model,
+            models,
             record,
             show=show,
             approver=self._approver or answers,

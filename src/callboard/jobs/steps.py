@@ -21,7 +21,7 @@ from typing import Any, Final, Literal, Self, TypeAlias
 import msgspec
 
 from callboard import core
-from callboard.coding.job import PhaseStarted, PromptSent, Step, encode_step
+from callboard.coding.job import ModelChanged, PhaseStarted, PromptSent, Step, encode_step
 from callboard.jobs.entries import JobEntry
 from callboard.text.surrogates import escape_surrogates
 
@@ -54,6 +54,8 @@ class RoundSpan(msgspec.Struct, kw_only=True):
 
     number: int
     phase: str = ""
+    model: str = ""
+    """The model, if it is not the job's own."""
     began_at: datetime | None = None
     replied_at: datetime | None = None
     usage: dict[str, int] = {}
@@ -74,15 +76,17 @@ def build_trace(entries: Iterable[JobEntry]) -> list[RoundSpan]:
     """Return the rounds of a job. Raises CallerError for a line that is not an entry."""
     rounds: list[RoundSpan] = []
     calls: dict[str, CallSpan] = {}
-    phase, last_round = "", 0
+    phase, model, last_round = "", "", 0
     for entry in entries:
         item = entry.item
         match item:
-            case PhaseStarted(name=name):
-                phase = name
+            case PhaseStarted():
+                phase, model = item.name, item.model
+            case ModelChanged():
+                model = item.model
             case core.AssistantCanister() | core.InvocationCanister():
                 if not rounds or entry.round != last_round:
-                    rounds.append(RoundSpan(number=len(rounds) + 1, phase=phase))
+                    rounds.append(RoundSpan(number=len(rounds) + 1, phase=phase, model=model))
                 last_round, span = entry.round, rounds[-1]
                 if isinstance(item, core.InvocationCanister):
                     calls[item.identifier] = CallSpan(identifier=item.identifier, name=item.name)

@@ -8,20 +8,31 @@ Laws: calls are equal if their tool and arguments are equal. The work per call i
 from __future__ import annotations
 
 import re
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 from typing import Final, NamedTuple, TypeAlias
 
 from msgspec.structs import replace
 
-from callboard.core import InvocationCanister, ResultCanister, TextualContent
+from callboard.core import (
+    Canister,
+    Event,
+    InvocationCanister,
+    InvocationEnded,
+    ResultCanister,
+    ResultReady,
+    TextualContent,
+)
 from callboard.loop.pending_calls import Key, call_key
 from callboard.profiles import OnRepeatedCall
 from callboard.tools import Invoker
 
 MAX_CYCLE: Final = 4
 """Maximum calls of a cycle that is recognized."""
+
+MAX_FAILURES: Final = 3
+"""Failures of the same call after which its model is stuck."""
 
 _PASSING: Final = frozenset({"network", "cancelled"})
 """Failures that may be temporary."""
@@ -162,6 +173,37 @@ class EarlierResults(RepeatGuard):
             return ""
         holds = key in self._round_before if self._changes(invocation) else self._changed[1] <= made.at
         return _EARLIER.format(number=made.number) if holds else ""
+
+
+class FailedCalls:
+    """Count how often each call of a conversation failed. A success of the same call starts again."""
+
+    def __init__(self, items: Iterable[Event | Canister] = ()) -> None:
+        self.why = ""
+        """Describes the call that failed `MAX_FAILURES` times, if there is one."""
+        self._keys: dict[str, Key] = {}
+        self._counts: Counter[Key] = Counter()
+        for each in items:
+            self.feed(each)
+
+    def feed(self, item: Event | Canister) -> None:
+        match item:
+            case InvocationCanister(identifier=identifier):
+                self._keys[identifier] = call_key(item)
+            case InvocationEnded(identifier=identifier, name=name, arguments=arguments, raw=raw):
+                self._keys[identifier] = call_key(InvocationCanister(identifier, name, arguments, raw))
+            case ResultReady(canister=canister):
+                self.feed(canister)
+            case ResultCanister(invocation_id=identifier, error=error) if identifier in self._keys:
+                key = self._keys.pop(identifier)
+                if error is None:
+                    self._counts[key] = 0
+                elif error.category not in _PASSING:
+                    self._counts[key] += 1
+                    if self._counts[key] >= MAX_FAILURES:
+                        self.why = f"the same call of {key[0]} failed {MAX_FAILURES} times"
+            case _:
+                pass
 
 
 def create_repeat_guard(on_repeated_call: OnRepeatedCall, invokers: Mapping[str, Invoker]) -> RepeatGuard | None:

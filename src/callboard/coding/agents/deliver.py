@@ -131,7 +131,10 @@ async def deliver(request: JobRequest, job: Job, tree: Tree, phases: PhaseRunner
     if request.kind in ("build", "debug"):
         summary = drop_claims(summary, job.description)
     findings = phases.findings
+    models = phases.memory.models if len(phases.memory.models) > 1 else ()
+    job = replace(job, model=" and ".join([each.model for each in models]) or job.model)
     output = JobOutput(
+        models=models,
         summary=summary if findings is None else format_findings(findings),
         missing=phases.missing,
         findings=None if findings is None else tuple(findings),

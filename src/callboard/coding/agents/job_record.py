@@ -14,7 +14,7 @@ import msgspec
 from msgspec.structs import replace
 
 from callboard.coding.agents.phases import Workflow
-from callboard.coding.job import Finding, Job, Step
+from callboard.coding.job import Finding, Job, ModelUse, Step
 from callboard.coding.test_runners import TestReport
 from callboard.core import Answer, Canister, InvocationCanister, Journal, Model, RunProgress
 from callboard.errors import CallboardError
@@ -111,6 +111,14 @@ class PhaseMemory(msgspec.Struct, kw_only=True, omit_defaults=True):
     """Digest of the tree when the evidence was last checked."""
     why: str = ""
     """Why the last run ended incomplete."""
+    model: str = ""
+    """Name of the stronger model, if it has taken over."""
+    checks_before: int = 0
+    """Checks of the evidence before it took over."""
+    rounds_before: int = 0
+    """Replies of the job before it took over."""
+    cannot_escalate: bool = False
+    """Whether the stronger model could not be asked."""
 
 
 class JobMemory(msgspec.Struct, kw_only=True, omit_defaults=True):
@@ -127,6 +135,7 @@ class JobMemory(msgspec.Struct, kw_only=True, omit_defaults=True):
     last_report: TestReport | None = None
     findings: tuple[Finding, ...] | None = None
     dropped_tests: tuple[str, ...] = ()
+    models: tuple[ModelUse, ...] = ()
     is_delivered: bool = False
     """Whether what was changed is committed, and the job's output says so."""
     phase: PhaseMemory = msgspec.field(default_factory=PhaseMemory)

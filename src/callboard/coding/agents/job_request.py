@@ -60,6 +60,8 @@ class JobRequest(msgspec.Struct, frozen=True, kw_only=True):
     context: int = 0
     """Default: the context in the settings."""
     effort: str = ""
+    escalate: str = ""
+    """A stronger model for when this one is stuck; by default the one in the settings."""
     access: Access | Literal[""] = ""
     """Default: the access in the settings; see `access_level`."""
     workflow: Workflow | Literal[""] = ""

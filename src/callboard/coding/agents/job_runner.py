@@ -16,6 +16,7 @@ import msgspec
 
 from callboard.agent.run import FindSchema
 from callboard.coding.agents.deliver import deliver, publish
+from callboard.coding.agents.job_models import JobModels
 from callboard.coding.agents.job_record import JobLeft, JobMemory, JobRecord, PhaseMemory, trim_report
 from callboard.coding.agents.job_request import JobRequest
 from callboard.coding.agents.job_tests import RunnerMissing
@@ -28,7 +29,7 @@ from callboard.coding.git import github
 from callboard.coding.git.open_tree import is_closed, reopen_tree
 from callboard.coding.git.tree import Tree
 from callboard.coding.job import Job, JobState, Notice, PhaseStarted, Resumed, Step
-from callboard.core import InvocationCanister, Model
+from callboard.core import InvocationCanister
 from callboard.errors import CallboardError, CallerError
 from callboard.modes import get_plan
 
@@ -51,7 +52,7 @@ class JobRunner:
     """One job under way, until it has ended or waits."""
 
     request: JobRequest
-    model: Model
+    models: JobModels
     record: JobRecord
     """Record of the job, with the steps from earlier processes."""
     _: KW_ONLY
@@ -110,7 +111,7 @@ class JobRunner:
         if past.phase:
             self._emit(Resumed())
         memory = self._memory
-        memory.workflow = memory.workflow or self.request.workflow or get_plan(self.model).coding
+        memory.workflow = memory.workflow or self.request.workflow or get_plan(self.models.own).coding
         phases = phases_of(self.request.kind, memory.workflow, self.request.access_level)
         has_ended = memory.is_delivered and is_closed(self.record.folder)
         if has_ended and not past.missing and all(each.name in past.answers for each in phases):
@@ -183,7 +184,7 @@ class JobRunner:
         return PhaseRunner(
             self.request,
             self.job.description,
-            self.model,
+            self.models,
             workspace,
             record=self.record,
             memory=self._memory,

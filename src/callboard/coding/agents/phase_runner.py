@@ -9,7 +9,7 @@ repeats no finished phase, no complete reply and no call that may have been made
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass
 from datetime import datetime
@@ -22,15 +22,27 @@ from callboard.agent import Agent
 from callboard.agent.output_type import Output
 from callboard.agent.resume import find_waiting_calls
 from callboard.agent.run import FindSchema, Run
+from callboard.agent.run import Run, RunResult
 from callboard.coding.agents.apply_code_blocks import CodeBlockApplier
 from callboard.coding.agents.deliver import format_findings, strip_code
+from callboard.coding.agents.job_models import JobModels
 from callboard.coding.agents.job_record import JobLeft, JobMemory, JobRecord, PhaseMemory, open_phase_span
 from callboard.coding.agents.job_request import JobRequest
 from callboard.coding.agents.job_workspace import JobWorkspace
 from callboard.coding.agents.phases import Facts, Phase, find_unread_commands, missing_evidence, refusal
 from callboard.coding.agents.progress import Progress, last_answer
-from callboard.coding.agents.prompts import instructions, is_test_file, phase_prompt
-from callboard.coding.job import Finding, Notice, PhaseEnded, PhaseStarted, PromptSent, Step, TreeSnapshot
+from callboard.coding.agents.prompts import instructions, is_test_file, phase_prompt, take_over_prompt
+from callboard.coding.job import (
+    Finding,
+    ModelChanged,
+    ModelUse,
+    Notice,
+    PhaseEnded,
+    PhaseStarted,
+    PromptSent,
+    Step,
+    TreeSnapshot,
+)
 from callboard.core import (
     Approve,
     Canister,
@@ -39,11 +51,13 @@ from callboard.core import (
     Model,
     ResultCanister,
     RoundStarted,
+    RunEnded,
     RunProgress,
+    SupervisorCanister,
     pipe,
 )
-from callboard.errors import NoOutput
-from callboard.loop import ContextWindow, Limits, RepetitionFilter
+from callboard.errors import NoOutput, ProviderError
+from callboard.loop import ContextWindow, FailedCalls, Limits, RepetitionFilter
 from callboard.modes import HallucinatedResultFilter, get_plan
 from callboard.profiles import describe_spent
 from callboard.schema import ArgumentsInvalid
@@ -51,6 +65,8 @@ from callboard.tools import Policy
 
 MAX_REFUSALS: Final = 3
 """Claims of being done that are refused in a row, with nothing changed in between, before a phase is given up."""
+MAX_ATTEMPTS: Final = MAX_REFUSALS
+"""Attempts of one model in a phase before a stronger model takes over: as many as end a phase without one."""
 TEMPERATURE: Final = 0.7
 """Temperature of a new attempt after a failed one."""
 MAX_FINDINGS: Final = 10
@@ -67,7 +83,7 @@ class PhaseRunner:
 
     request: JobRequest
     task: str
-    model: Model
+    models: JobModels
     workspace: JobWorkspace
     _: KW_ONLY
     record: JobRecord
@@ -102,6 +118,12 @@ class PhaseRunner:
         self.rounds = self.past.rounds
         self.calls = self.past.calls
         self._spent = self.past.cost
+        self._model: Model = self.models.own
+        """The model of the next reply."""
+        self._stuck = ""
+        """Why the last run was stopped before its end."""
+        self._failure = ""
+        """Why the stronger model could not be asked."""
         self._settings = self.request.settings.coding
         self._facts = Facts()
         self._rounds_before = 0
@@ -143,10 +165,13 @@ class PhaseRunner:
         past = self.past if self.past.phase == phase.name else Progress()
         self.phase, self.why, self._facts = phase.name, "", Facts(has_tools=bool(phase.tools))
         self._rounds_before = past.rounds_before if past.phase else self.rounds
-        if not past.phase:
-            self.emit(PhaseStarted(phase.name, phase.rounds))
         if self.memory.phase.name != phase.name:
             self.memory.phase = PhaseMemory(name=phase.name)
+        name = self.memory.phase.model
+        self._model = self.models.by_name[name] if name else self.models.of_phase(phase.name)
+        if not past.phase:
+            other = "" if self._model is self.models.own else self._model.name
+            self.emit(PhaseStarted(phase.name, phase.rounds, other))
         await (self._run_with_code_blocks(phase, past) if phase.code_blocks else self._run_with_tools(phase, past))
         self.remember()
         await self._keep_state()
@@ -174,9 +199,13 @@ class PhaseRunner:
             has_reply, checks = False, checks + 1
             await self._check_evidence(phase)
             self.missing += find_unread_commands(self._facts.answer) if self.missing else ()
-            if self._is_over() or await self._count_refusals(checks) >= MAX_REFUSALS:
+            if self._is_over() and not (self._stuck and self.clock() < self.deadline):
                 return
-            prompt = self._refusal()
+            is_refused = await self._count_refusals(checks) >= MAX_REFUSALS
+            prompt = self._change_model(phase, checks) or self._refusal()
+            if is_refused and memory.refusals:
+                return
+            window = self._context_window()
 
     async def _count_refusals(self, checks: int) -> int:
         """Return how many claims in a row were refused without a change in between; `checks` counts all claims."""
@@ -221,22 +250,28 @@ class PhaseRunner:
             emit=self.emit,
             count=past.codes_before,
         )
-        prompt, history = ("", tuple(past.attempt)) if past.prompts else (make_prompt(), ())
-        attempt, has_reply = max(past.prompts - 1, 0), past.run_ended
+        memory, attempt, has_reply = self.memory.phase, max(past.prompts - 1, 0), past.run_ended
+        said = tuple(past.conversation)
+        prompt = "" if past.prompts else make_prompt()
         while True:
+            # A stronger model continues the conversation. The others begin a new one.
+            history = _drop_instructions(said) if memory.model else tuple(past.attempt) if not prompt else ()
             if not has_reply:
                 if not (rounds := self._rounds_left(phase)):
                     return
                 self.remember()
-                agent = partial(self._agent, phase, rounds, self._context_window(), attempt)
-                await self._converse(agent, f"{phase.name}-{attempt + 1}", prompt, history)
-            has_reply, history = False, ()
+                agent = partial(self._agent, phase, rounds, self._context_window(), 0 if memory.model else attempt)
+                replied = await self._converse(agent, f"{phase.name}-{attempt + 1}", prompt, history)
+                said = replied if memory.model else (*said[: len(said) - len(history)], *replied)
+            has_reply = False
             await self._apply(phase, applier)
             if self.pending or self._is_over():
                 return
             attempt += 1
             self.emit(Notice(f"attempt {attempt}: {'; '.join([*applier.failures, *self.missing])}"))
-            prompt = make_prompt(refused=applier.failures or self.missing)
+            refused = applier.failures or self.missing
+            new = self._change_model(phase, attempt, refused)
+            prompt = new or self._refusal(refused) if memory.model else make_prompt(refused=refused)
 
     async def _prepare(self, phase: Phase) -> partial[str]:
         """Collect the parts of the phase's prompt."""
@@ -262,7 +297,7 @@ class PhaseRunner:
 
     def _rounds_left(self, phase: Phase) -> int:
         """Return how many more replies the phase may take; 0 is reported as missing evidence."""
-        rounds = phase.rounds - (self.rounds - self._rounds_before)
+        rounds = self._rounds_of_phase(phase)
         if self.request.max_rounds is not None:
             rounds = min(rounds, self.request.max_rounds - self.rounds)
         if rounds <= 0:
@@ -272,6 +307,39 @@ class PhaseRunner:
             self.missing = (*self.missing, self.why)
             return 0
         return max(rounds, 0)
+
+    def _rounds_of_phase(self, phase: Phase) -> int:
+        return phase.rounds - (self.rounds - max(self._rounds_before, self.memory.phase.rounds_before))
+
+    @property
+    def _may_escalate(self) -> bool:
+        memory = self.memory.phase
+        return bool(self.models.escalate) and not (memory.model or memory.cannot_escalate)
+
+    def _change_model(self, phase: Phase, checks: int, refused: Sequence[str] = ()) -> str:
+        """Let the stronger model take over if this one is stuck, and return the prompt for it; "" if nothing changes.
+
+        A stronger model that could not be asked gives the phase back. It has the rounds of a whole phase.
+        """
+        memory, name = self.memory.phase, self.models.escalate
+        tried = checks - memory.checks_before
+        failure, self._failure = self._failure, ""
+        why, self._stuck = self._stuck, ""
+        if failure:
+            self._model, why = self.models.of_phase(phase.name), f"{self._model.name} cannot be asked: {failure}"
+            memory.model, memory.rounds_before, memory.cannot_escalate = "", 0, True
+        elif self._may_escalate and (why or tried >= MAX_ATTEMPTS or self._rounds_of_phase(phase) <= 0):
+            attempts = "1 attempt" if tried == 1 else f"{tried} attempts"
+            why = why or f"the evidence does not hold after {attempts}"
+            self._model, memory.model = self.models.by_name[name], name
+            memory.rounds_before = self.rounds
+        else:
+            return ""
+        memory.checks_before, memory.refusals = checks, 0
+        self.emit(ModelChanged(self._model.name, why))
+        self.remember()
+        missing = self._refusal(refused) if refused or self.missing else ""
+        return take_over_prompt(why, missing, gives_back=bool(failure))
 
     def _is_over(self) -> bool:
         return not self.missing or self.clock() >= self.deadline
@@ -303,7 +371,7 @@ class PhaseRunner:
             history_length=history_length - len(past.attempt),
             rounds=past.rounds_of_run,
             calls=past.calls_of_run,
-            is_priced=get_plan(self.model).prices is not None,
+            is_priced=get_plan(self._model).prices is not None,
         )
 
     async def _keep_state(self) -> None:
@@ -318,27 +386,49 @@ class PhaseRunner:
         """Emits the prompt, if there is a new one, and the events of a run, and adds up what it took."""
         if prompt:
             self.emit(PromptSent(prompt))
+        failed_calls = FailedCalls(() if prompt else self.past.attempt)
         async with run:
             async for event in run:
+                failed_calls.feed(event)
                 if isinstance(event, RoundStarted):
+                    if failed_calls.why and self._may_escalate:
+                        self._stuck = failed_calls.why
+                        break
                     await self._keep_state()
                     if self.record.should_leave():
                         raise JobLeft
                     self.rounds += 1
                 self.emit(event)
-                if run.failure is not None and self.record.should_wait(run.failure):
+                if run.failure is not None and not self.memory.phase.model and self.record.should_wait(run.failure):
                     raise JobLeft
         result = run.result
-        self._spent += result.cost or 0.0
-        if run.failure is not None:
+        if self._stuck:
+            self.emit(RunEnded(result.state, result.text, result.usage, result.cost))
+        self._count(result)
+        if run.failure is not None and not (self.memory.phase.model and isinstance(run.failure, ProviderError)):
             raise run.failure
         self.calls += sum(isinstance(each, InvocationCanister) for each in result.canisters)
         self.pending, self.find_schema = result.pending, run.find_schema
+        self._failure = run.failure.message if run.failure is not None else ""
+        self.pending = result.pending
         self.why = self.memory.phase.why = result.why if result.state == "incomplete" else ""
         self._facts.answer = last_answer(result.canisters) or self._facts.answer
         with suppress(NoOutput):
             if not isinstance(result.output, str):
                 self._take_findings(result.output)
+
+    def _count(self, result: RunResult[Any]) -> None:
+        """Add what a run took."""
+        self._spent += result.cost or 0.0
+        self.calls += sum(isinstance(each, InvocationCanister) for each in result.canisters)
+        if result.state == "pending":  # the rest of the run includes this part
+            return
+        name, uses = self._model.name, {each.model: each for each in self.memory.models}
+        before = uses.get(name, ModelUse(name, 0, 0.0))
+        cost = None if before.cost is None or result.cost is None else before.cost + result.cost
+        # A run that was stopped did not send its last request.
+        uses[name] = ModelUse(name, before.rounds + result.rounds - bool(self._stuck), cost)
+        self.memory.models = tuple(uses.values())
 
     def _take_findings(self, findings: list[Finding]) -> None:
         self._facts.findings = self.memory.findings = tuple(findings)
@@ -380,14 +470,14 @@ class PhaseRunner:
         self.workspace.tests.mark_changed()
         await self._check_evidence(phase)
 
-    def _refusal(self) -> str:
-        return refusal(self.missing, has_tools=self._facts.has_tools)
+    def _refusal(self, missing: Sequence[str] = ()) -> str:
+        return refusal(missing or self.missing, has_tools=self._facts.has_tools)
 
     def _context_window(self) -> ContextWindow:
         """Return the model's view of a long conversation; the list of missing evidence stays in it."""
         context = self._settings.context
         return ContextWindow(
-            limit=get_plan(self.model).context_tokens,
+            limit=get_plan(self._model).context_tokens,
             threshold=context.compact_at,
             keep=context.keep_rounds,
             every=context.compact_every_n_rounds or 0,
@@ -406,7 +496,7 @@ class PhaseRunner:
         seconds = max((self.deadline - self.clock()).total_seconds(), 1.0) + earlier.seconds
         repository, budget = self.workspace.repository_instructions, self.request.max_cost
         return Agent(
-            self.model,
+            self._model,
             ensembles=self.workspace.ensembles(phase),
             instructions=instructions(self._settings.project, repository, has_tools=bool(phase.tools)),
             output=FINDINGS if phase.output == "findings" else str,
@@ -443,3 +533,7 @@ class PhaseRunner:
             self.remember()
         limit = self._settings.context.result_limit(invocation.name)
         return self.workspace.results.truncate(invocation.name, result, limit)
+
+
+def _drop_instructions(canisters: Iterable[Canister]) -> tuple[Canister, ...]:
+    return tuple([each for each in canisters if not isinstance(each, SupervisorCanister)])

@@ -215,6 +215,8 @@ def fence(text: str, language: str = "") -> str:
 MAX_REPOSITORY: Final = 8000
 """Characters of a repository's own instructions that are passed on."""
 
+_TAKE_OVER: Final = "Its work is above. Use what it found, and check what it says."
+
 MAX_REFUSED: Final = 600
 """Characters of why an answer was refused."""
 
@@ -275,6 +277,15 @@ def phase_prompt(
     parts += [f"# From the phase {name!r}\n\n{text}" for name, text in summaries.items() if text]
     parts.append(f"# Now: {phase.name}\n\n{phase.prompt.strip()}")
     return escape_surrogates("\n\n".join(parts))
+
+
+def take_over_prompt(why: str, missing: str, *, gives_back: bool = False) -> str:
+    """Return the prompt for a model that continues another model's conversation, or that gets its own back.
+
+    `missing` lists the missing evidence.
+    """
+    text = f"{why}. Go on." if gives_back else f"You take over from another model, which is stuck: {why}. {_TAKE_OVER}"
+    return "\n\n".join([each for each in (text, missing) if each])
 
 
 def describe_traces(change: str, output: str | None) -> str:

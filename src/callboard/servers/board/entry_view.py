@@ -21,7 +21,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 from markupsafe import Markup
 
-from callboard.coding.job import Notice, PhaseEnded, PhaseStarted, PromptSent, Resumed
+from callboard.coding.job import ModelChanged, Notice, PhaseEnded, PhaseStarted, PromptSent, Resumed
 from callboard.core import (
     ApprovalAnswered,
     ApprovalAsked,
@@ -256,8 +256,10 @@ class EntryView:
             case RoundStarted() if self._prompt:
                 text, self._prompt = self._prompt, ""
                 return [EntryBlock("user", _TITLES["user"], text)]
-            case PhaseStarted(name=name):
-                return [EntryBlock("step", f"Phase {name}")]
+            case PhaseStarted(name=name, model=model):
+                return [EntryBlock("step", f"Phase {name}{model and f', with {model}'}")]
+            case ModelChanged(model=model, why=why):
+                return [EntryBlock("step", f"{model} continues", why)]
             case Nested(name=name, event=RunEnded(state=state)):
                 return [EntryBlock("note", "A run within this one", _join_words(name, state))]
             case _ if type(item) in _NOTES:
