@@ -34,6 +34,7 @@ from callboard.agent.react import NoAnswer, StepLimitReached
 from callboard.cli import app, chat_commands, display, eval_model, run
 from callboard.coding.agents import phase_runner, phases, prompts
 from callboard.coding.git import files, snapshots
+from callboard.coding.workspace import repository_instructions
 from callboard.configuration import coding
 from callboard.core import canisters, events
 from callboard.dialects import AUTO, DIALECTS, Dialect, text_buffer
@@ -639,7 +640,7 @@ FIGURES = [
     ("coding_phases.md", "in at most {} files that the task is about", prompts.MAX_FILES),
     ("coding_phases.md", "at most {:,} characters (about 6,000 tokens)", prompts.MAX_TEXT),
     ("coding_phases.md", "the change, up to {:,} characters", prompts.MAX_DIFF),
-    ("coding_jobs.md", "told to the model, up to {:,} characters", prompts.MAX_REPOSITORY),
+    ("coding_jobs.md", "told to the model, up to {:,} characters", repository_instructions.MAX_CHARS),
     ("coding_phases.md", "at a temperature of {}", phase_runner.TEMPERATURE),
     ("coding.md", "A copy is at most {:,} files", files.MAX_FILES),
     ("coding.md", "files and {} GB", files.MAX_BYTES // 1024**3),

@@ -9,6 +9,7 @@ from contextlib import aclosing, asynccontextmanager, nullcontext, suppress
 from copy import copy
 from dataclasses import KW_ONLY, InitVar, dataclass
 from datetime import datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Literal, Unpack
 
 from msgspec.structs import replace
@@ -64,6 +65,7 @@ class Agent(AgentSettings, _HasModel, Generic[OutputT_co]):
         model: A Model, or a name such as `openai:gpt-4o`. The agent closes the connections of a name after its runs.
         tools: Functions, Tools or Invokers.
         ensembles: Groups of tools. The caller connects and disconnects them.
+        skills: Folders of Agent Skills. The model reads their names and descriptions, and loads them with a tool.
         output: The type of the output.
         output_validator: Return what is wrong with an output; the model is then asked again (`Limits.output_retries`).
         base_url: URL of the provider, if `model` is a name. The same holds for `mode` and `profile`.
@@ -78,6 +80,7 @@ class Agent(AgentSettings, _HasModel, Generic[OutputT_co]):
     tools: InitVar[Iterable[ToolLike]] = ()
     _: KW_ONLY
     ensembles: InitVar[Iterable[Ensemble]] = ()
+    skills: InitVar[Iterable[str | Path]] = ()
     output: InitVar[TypeForm[OutputT_co]] = str
     output_validator: OutputValidator[OutputT_co] | None = None
     base_url: InitVar[str] = ""
@@ -89,13 +92,15 @@ class Agent(AgentSettings, _HasModel, Generic[OutputT_co]):
         model: core.Model | str,
         tools: Iterable[ToolLike],
         ensembles: Iterable[Ensemble],
+        skills: Iterable[str | Path],
         output: TypeForm[OutputT_co],
         base_url: str,
         mode: ModeName | Literal[""],
         profile: Mapping[str, Any] | None,
     ) -> None:
         ensembles = tuple(ensembles) if isinstance(ensembles, Iterable) else ensembles
-        check_arguments(model=model, ensembles=ensembles, base_url=base_url, mode=mode, profile=profile)
+        skills = tuple(skills) if isinstance(skills, Iterable) and not isinstance(skills, str) else skills
+        check_arguments(model=model, ensembles=ensembles, skills=skills, base_url=base_url, mode=mode, profile=profile)
         if not isinstance(model, str) and (base_url or mode or profile):
             raise CallerError("a Model has its own URL, mode and profile", path="model", hint="give its name instead")
         self._owned = (
@@ -107,6 +112,14 @@ class Agent(AgentSettings, _HasModel, Generic[OutputT_co]):
         local = Ensemble("local", tools)
         placed = [("tools", local)] if local.invokers else []
         placed += [(f"ensembles[{at}]", each) for at, each in enumerate(ensembles)]
+        self.skills_prompt = ""
+        """The list of the skills for the model."""
+        if skills:
+            from callboard.configuration.skills import describe_skills, load_skills, make_skills_ensemble  # noqa: PLC0415  # few agents have any
+
+            loaded = load_skills(skills)
+            self.skills_prompt = describe_skills(loaded, get_plan(self.model).context_tokens)
+            placed.append(("skills", make_skills_ensemble(loaded)))
         refuse_clashes(placed)
         self._ensembles = tuple([each for _, each in placed])
         self._registry = InvokerRegistry(self._ensembles)

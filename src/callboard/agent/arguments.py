@@ -11,6 +11,7 @@ import math
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypedDict, get_args
 
 from msgspec.structs import replace
@@ -62,6 +63,10 @@ _KINDS: Final[Mapping[str, tuple[Callable[[Any], bool], str]]] = {
     "ensembles": (
         lambda value: isinstance(value, tuple) and all(isinstance(each, Ensemble) for each in value),
         "a list of Ensembles",
+    ),
+    "skills": (
+        lambda value: isinstance(value, tuple) and all(isinstance(each, str | Path) for each in value),
+        "a list of paths",
     ),
     "instructions": (lambda value: isinstance(value, str) or callable(value), "a text or a function of the context"),
     "base_url": (lambda value: isinstance(value, str), "a text"),

@@ -164,7 +164,9 @@ class ActiveAgent:
             text = await text if inspect.isawaitable(text) else text
         if not isinstance(text, str):
             raise CallerError(f"the function gave a {type(text).__name__}", path="instructions", hint="give a text")
-        return "\n\n".join([each for each in (text, self.output.instructions if self.output else "") if each])
+        return "\n\n".join(
+            [each for each in (text, self.agent.skills_prompt, self.output.instructions if self.output else "") if each]
+        )
 
 
 class OuterRun:

@@ -30,7 +30,8 @@ _COMMANDS: Final = {
         "explain": ("explain:explain", "Show how Callboard asks a model for calls, and the source of each fact."),
         "parse": ("dialects:parse_text", "Find the calls in a text and print them as one JSON object."),
         "dialects": ("dialects:dialects", "Show how models write calls: every dialect, or one dialect in full."),
-        "trust": ("trust:trust", "Let all settings of a project's callboard.toml take effect."),
+        "trust": ("trust:trust", "Let a project's callboard.toml and skills take effect."),
+        "skills": ("skills:skills", "List the Agent Skills of a project and of your home, and why some are off."),
     },
     "The gateway": {
         "serve": ("serve:serve", "Let any client use any model, through the API that the client speaks."),

@@ -23,6 +23,7 @@ RESULT_LIMITS: Final[Mapping[str, int]] = {
     "read_file": 24_000,
     "code_edit": 24_000,
     "get_lines": 24_000,
+    "skill": 24_000,
     "default": 8000,
 }
 """Maximum characters of a result for the model, by tool."""

@@ -4,7 +4,6 @@ from callboard.loop.actions import Action, AskApproval, CallModel, CheckOutput, 
 from callboard.loop.context_window import ContextWindow
 from callboard.loop.limits import Budget, Limits
 from callboard.loop.loop import GO_ON, AnswerAfter, Loop, LoopRules, QuotedCalls, ends_with_model
-from callboard.loop.repeat_guard import FailedCalls
 from callboard.loop.repetition import RepetitionFilter
 from callboard.profiles import OnRepeatedCall
 
@@ -18,7 +17,6 @@ __all__ = [
     "CheckOutput",
     "ContextWindow",
     "Execute",
-    "FailedCalls",
     "Finish",
     "HandOver",
     "Limits",

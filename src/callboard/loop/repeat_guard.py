@@ -176,7 +176,7 @@ class EarlierResults(RepeatGuard):
 
 
 class FailedCalls:
-    """Count how often each call of a conversation failed. A success of the same call starts again."""
+    """Count how often each call failed in a conversation that begins with `items`. A success starts again."""
 
     def __init__(self, items: Iterable[Event | Canister] = ()) -> None:
         self.why = ""
@@ -187,6 +187,7 @@ class FailedCalls:
             self.feed(each)
 
     def feed(self, item: Event | Canister) -> None:
+        """Count an event or a canister of the conversation."""
         match item:
             case InvocationCanister(identifier=identifier):
                 self._keys[identifier] = call_key(item)

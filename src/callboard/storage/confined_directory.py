@@ -21,7 +21,7 @@ from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from itertools import islice
-from typing import BinaryIO, NamedTuple, TypeAlias
+from typing import BinaryIO, NamedTuple, Self, TypeAlias
 
 from callboard.errors import CallerError
 
@@ -90,6 +90,16 @@ class ConfinedDirectory:
 
     async def disconnect(self) -> None:
         """Close the root. A call under way finishes: it has a descriptor of its own."""
+        self._close()
+
+    def __enter__(self) -> Self:
+        self._open()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._close()
+
+    def _close(self) -> None:
         with self._lock:
             opened, self._root = self._root, -1
         if opened >= 0:

@@ -39,8 +39,10 @@ from callboard.coding.tools.commands import bash
 from callboard.coding.tools.file import read_file
 from callboard.coding.workspace.directory_walk import describe_omitted
 from callboard.coding.workspace.file_editor import open_text
+from callboard.coding.workspace.repository_instructions import NestedInstructions, read_instructions
 from callboard.coding.workspace.run_command import make_confinement
 from callboard.coding.workspace.workspace import Workspace
+from callboard.configuration.skills import describe_off, find_skills, make_skills_ensemble
 from callboard.core import Answer, InvocationCanister
 from callboard.errors import CallerError
 from callboard.execution.result_store import KeptResults
@@ -116,7 +118,6 @@ MAX_REPORT: Final = 3000
 """Characters of a report of tests in a prompt."""
 COMMAND_OUTPUT: Final = "command-output"
 """The file in the job's folder that has the end of a command's output while it runs."""
-INSTRUCTIONS: Final = "AGENTS.md"
 RESULTS: Final = "results"
 """The folder in the job's for results that were too long for the model."""
 
@@ -132,6 +133,10 @@ class JobWorkspace:
 
     def __init__(self, request: JobRequest, tree: Tree, folder: Path, policy: JobPolicy, memory: JobMemory) -> None:
         self.repository_instructions = ""
+        every = find_skills(request.directory, request.settings.trusted)
+        self._skill_notice = describe_off(every)
+        self.skills = [each for each in every if not each.problem]
+        """Skills of the user's own tree: the job's tree may be a stranger's branch."""
         self.chosen_files: list[str] = []
         """The files that the task is about, as `prompt_context` showed them."""
         self.files: tuple[str, ...] = ()
@@ -162,7 +167,7 @@ class JobWorkspace:
             confinement=replace(
                 confinement,
                 output_file=self._folder / COMMAND_OUTPUT,
-                readable=(*confinement.readable, *tree.readable),
+                readable=(*confinement.readable, *tree.readable, *[each.folder for each in self.skills]),
             ),
         )
         self.workspace.tree = tree
@@ -184,8 +189,7 @@ class JobWorkspace:
         # The files when the job began, even if another process continues it.
         listed = await tree.repository.git("ls-tree", "-r", "-z", "--name-only", "--full-tree", tree.base or "HEAD")
         self.files = tuple([path for path in listed.items if self._permits(path)])
-        with suppress(OSError):
-            self.repository_instructions = self.workspace.files.read(INSTRUCTIONS, MAX_FILE).decode("utf-8", "replace")
+        self.repository_instructions = read_instructions(self.workspace.files)
         return self
 
     async def __aexit__(
@@ -200,14 +204,18 @@ class JobWorkspace:
         exposed = (
             "" if hides else "rules that deny paths do not hold for commands: only bubblewrap hides files from them"
         )
-        return tuple([each for each in (self._sandbox.notice, exposed, self.tests.notice) if each])
+        return tuple([each for each in (self._sandbox.notice, exposed, self.tests.notice, self._skill_notice) if each])
 
     def ensembles(self, phase: Phase) -> list[Ensemble]:
         """Return the tools of a phase, and the tool that reads the rest of truncated results."""
         if not phase.tools:
             return []
         tools = make_ensemble(self.workspace, actions_of_groups(phase.tools), single=self._memory.workflow == "short")
-        return [tools, self.results.ensemble()]
+        return [tools, self.results.ensemble(), *([make_skills_ensemble(self.skills)] if self.skills else [])]
+
+    def nested_instructions(self) -> NestedInstructions:
+        """Return the nested AGENTS.md files for a new conversation."""
+        return NestedInstructions(self.workspace, self._permits)
 
     def only_looks(self, invocation: InvocationCanister) -> bool:
         """Return whether the call reads or searches files, and changes none."""

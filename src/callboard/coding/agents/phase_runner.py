@@ -43,6 +43,7 @@ from callboard.coding.job import (
     Step,
     TreeSnapshot,
 )
+from callboard.configuration.skills import describe_skills
 from callboard.core import (
     Approve,
     Canister,
@@ -57,7 +58,8 @@ from callboard.core import (
     pipe,
 )
 from callboard.errors import NoOutput, ProviderError
-from callboard.loop import ContextWindow, FailedCalls, Limits, RepetitionFilter
+from callboard.loop import ContextWindow, Limits, RepetitionFilter
+from callboard.loop.repeat_guard import FailedCalls
 from callboard.modes import HallucinatedResultFilter, get_plan
 from callboard.profiles import describe_spent
 from callboard.schema import ArgumentsInvalid
@@ -122,6 +124,7 @@ class PhaseRunner:
         """The model of the next reply."""
         self._stuck = ""
         """Why the last run was stopped before its end."""
+        self._nested = self.workspace.nested_instructions()
         self._failure = ""
         """Why the stronger model could not be asked."""
         self._settings = self.request.settings.coding
@@ -163,6 +166,7 @@ class PhaseRunner:
 
     async def _run_phase(self, phase: Phase) -> None:
         past = self.past if self.past.phase == phase.name else Progress()
+        self._nested = self.workspace.nested_instructions()
         self.phase, self.why, self._facts = phase.name, "", Facts(has_tools=bool(phase.tools))
         self._rounds_before = past.rounds_before if past.phase else self.rounds
         if self.memory.phase.name != phase.name:
@@ -251,18 +255,20 @@ class PhaseRunner:
             count=past.codes_before,
         )
         memory, attempt, has_reply = self.memory.phase, max(past.prompts - 1, 0), past.run_ended
-        said = tuple(past.conversation)
+        conversation = tuple(past.conversation)
         prompt = "" if past.prompts else make_prompt()
         while True:
             # A stronger model continues the conversation. The others begin a new one.
-            history = _drop_instructions(said) if memory.model else tuple(past.attempt) if not prompt else ()
+            history = _drop_instructions(conversation) if memory.model else tuple(past.attempt) if not prompt else ()
             if not has_reply:
                 if not (rounds := self._rounds_left(phase)):
                     return
                 self.remember()
                 agent = partial(self._agent, phase, rounds, self._context_window(), 0 if memory.model else attempt)
                 replied = await self._converse(agent, f"{phase.name}-{attempt + 1}", prompt, history)
-                said = replied if memory.model else (*said[: len(said) - len(history)], *replied)
+                conversation = (
+                    replied if memory.model else (*conversation[: len(conversation) - len(history)], *replied)
+                )
             has_reply = False
             await self._apply(phase, applier)
             if self.pending or self._is_over():
@@ -498,7 +504,12 @@ class PhaseRunner:
         return Agent(
             self._model,
             ensembles=self.workspace.ensembles(phase),
-            instructions=instructions(self._settings.project, repository, has_tools=bool(phase.tools)),
+            instructions=instructions(
+                self._settings.project,
+                repository,
+                describe_skills(self.workspace.skills, get_plan(self._model).context_tokens),
+                has_tools=bool(phase.tools),
+            ),
             output=FINDINGS if phase.output == "findings" else str,
             controls=Controls(temperature=TEMPERATURE, seed=attempt) if attempt else None,
             limits=Limits(
@@ -532,7 +543,7 @@ class PhaseRunner:
             self.memory.phase.saw_failure = True
             self.remember()
         limit = self._settings.context.result_limit(invocation.name)
-        return self.workspace.results.truncate(invocation.name, result, limit)
+        return self._nested.add(invocation, self.workspace.results.truncate(invocation.name, result, limit))
 
 
 def _drop_instructions(canisters: Iterable[Canister]) -> tuple[Canister, ...]:

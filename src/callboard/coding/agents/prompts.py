@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 
 from callboard.coding.agents.job_request import JobRequest
 from callboard.coding.agents.phases import Phase
+from callboard.coding.workspace.repository_instructions import format_document
 from callboard.configuration.coding import ProjectSettings
 from callboard.text.display import escape
 from callboard.text.surrogates import escape_surrogates
@@ -212,9 +213,6 @@ def fence(text: str, language: str = "") -> str:
     return f"{ticks}{language}\n{text.rstrip()}\n{ticks}"
 
 
-MAX_REPOSITORY: Final = 8000
-"""Characters of a repository's own instructions that are passed on."""
-
 _TAKE_OVER: Final = "Its work is above. Use what it found, and check what it says."
 
 MAX_REFUSED: Final = 600
@@ -234,19 +232,16 @@ _TASKS: Final[Mapping[str, str]] = {
 }
 
 
-def instructions(project: ProjectSettings, repository: str, *, has_tools: bool = True) -> str:
-    """Return the system prompt: who the model is, what the project is, and `repository`, its AGENTS.md.
-
-    The `<document>` says that AGENTS.md is a source: a call that repeats it is an echo.
-    """
+def instructions(project: ProjectSettings, repository: str, skills: str = "", *, has_tools: bool = True) -> str:
+    """Return the system prompt: who the model is, what the project is, `repository`, its AGENTS.md, and the skills."""
     facts = [
         f"The project is {project.name}." if project.name else "",
         f"It is made with {', '.join(project.tech_stack)}." if project.tech_stack else "",
     ]
     parts = [_WITH_TOOLS if has_tools else _WITHOUT_TOOLS, " ".join([each for each in facts if each])]
     if repository:
-        document = f'<document title="AGENTS.md">\n{repository[:MAX_REPOSITORY]}\n</document>'
-        parts.append(f"The repository's own instructions (AGENTS.md):\n\n{document}")
+        parts.append(f"The repository's own instructions (AGENTS.md):\n\n{format_document('AGENTS.md', repository)}")
+    parts.append(skills if has_tools else "")
     return escape_surrogates("\n\n".join([each for each in parts if each]))
 
 

@@ -24,6 +24,7 @@ from callboard.coding.tools import single_action, tool_names
 from callboard.coding.workspace.workspace import Workspace
 from callboard.configuration import DescribedServer, prepare_ensembles
 from callboard.configuration.coding import Access
+from callboard.configuration.skills import SKILL
 from callboard.core import (
     Allow,
     Answer,
@@ -74,11 +75,11 @@ async def connect_servers(
 
 def without_names_of_ours(ensemble: Ensemble) -> Ensemble:
     """Return the tools that an ensemble has now, without those that have the name of one of ours."""
-    ours = {*tool_names(), READ_RESULT}
+    ours = {*tool_names(), READ_RESULT, SKILL}
     return filtered(ensemble, lambda invoker: invoker.name not in ours)
 
 
-FREE: Final = frozenset((*actions_of_groups(READ_GROUPS), READ_RESULT))
+FREE: Final = frozenset((*actions_of_groups(READ_GROUPS), READ_RESULT, SKILL))
 """Actions that look, and are never asked about."""
 _ASK: Final = Rule("*", "ask")
 _PLAIN_NAME: Final = re.compile(r"[\w.-]+")
@@ -125,7 +126,7 @@ class ApprovalPolicy(JobPolicy):
         """
         invoker = self._invokers[invoker] if isinstance(invoker, str) else invoker
         ensemble = invoker.ensemble
-        is_ours = ensemble is not None and (ensemble.connection is self._workspace or ensemble.name == RESULTS)
+        is_ours = ensemble is not None and (ensemble.connection is self._workspace or ensemble.name in {RESULTS, SKILL})
         return single_action(invoker.name, arguments or {}) if is_ours else ""
 
     def is_free(self, invoker: Invoker) -> bool:

@@ -18,7 +18,6 @@ from callboard.agent import Agent
 from callboard.agent.run import Run, RunResult
 from callboard.coding.agents.job_record import JobRecord, RunRecord
 from callboard.coding.agents.job_request import JobRequest
-from callboard.coding.agents.job_workspace import INSTRUCTIONS, MAX_FILE
 from callboard.coding.agents.phases import actions_of_groups
 from callboard.coding.agents.prompts import instructions
 from callboard.coding.cancellation import finish_despite_cancellation
@@ -28,10 +27,13 @@ from callboard.coding.chat.dry_run import ChangedFile, ObservedDirectory
 from callboard.coding.git.snapshots import Checkpoints, restored_note
 from callboard.coding.job import MAX_DIFF, Job, JobOutput, Notice, PromptSent, Step
 from callboard.coding.tools import make_ensemble, purpose_of
+from callboard.coding.tools.file import read_file
+from callboard.coding.workspace.repository_instructions import NestedInstructions, read_instructions
 from callboard.coding.workspace.run_command import make_confinement
 from callboard.coding.workspace.workspace import READ_ONLY, ReadTracker, Workspace
 from callboard.configuration import DescribedServer, disconnect_ensembles
 from callboard.configuration.coding import CHAT_ROUNDS, Access
+from callboard.configuration.skills import Skill, describe_off, describe_skills, find_skills, make_skills_ensemble
 from callboard.core import (
     AssistantCanister,
     Canister,
@@ -49,7 +51,7 @@ from callboard.execution.result_store import KeptResults
 from callboard.loop import ContextWindow, Limits, RepetitionFilter
 from callboard.modes import HallucinatedResultFilter, get_plan
 from callboard.profiles import describe_spent
-from callboard.tools import Ensemble
+from callboard.tools import Ensemble, Invoker
 
 _ALL: Final = actions_of_groups(("look", "history", "edit", "commit", "git_checkout", "git_branch", "check"))
 _FEW: Final = (
@@ -77,6 +79,7 @@ class ChatSession:
     history: InitVar[Iterable[Canister]] = ()
     results: KeptResults
     """Holds what was truncated for the model."""
+    skills: Sequence[Skill] = ()
     ensembles: Sequence[Ensemble] = ()
     """Tools of others, which the model gets unless it may only look. The creator connects them."""
 
@@ -90,6 +93,7 @@ class ChatSession:
         self._last_policy: ApprovalPolicy | None = None
         self._context_window = self._make_context_window()
         self._checkpoints = Checkpoints(self.request.directory, self._record.folder, self.job.output.turns)
+        self._nested: NestedInstructions | None = None
         self._label = ""
         self._no_checkpoints = ""
         """Reason why changes cannot be undone; set after the notice to the user."""
@@ -158,6 +162,7 @@ class ChatSession:
     def clear(self) -> None:
         """Forgets the conversation; files stay as they are."""
         self._history.clear()
+        self._nested = None
         self._notes.clear()
         self.workspace.seen = ReadTracker()
         self._record.add(RolledBack(0))
@@ -197,11 +202,10 @@ class ChatSession:
 
     def _agent(self, budget: float | None) -> Agent:
         """Return the agent of one turn, with a budget in US dollars."""
-        text = ""
-        with suppress(OSError):
-            text = self.workspace.files.read(INSTRUCTIONS, MAX_FILE).decode("utf-8", "replace")
+        text = read_instructions(self.workspace.files)
         ensembles = self._offer_ensembles(self.access)
         policy = self._last_policy = self._policy(ensembles, self.access)
+        self._nested = self._nested or NestedInstructions(self.workspace, policy.permits(Invoker.of(read_file), {}))
 
         async def before_call(invocation: InvocationCanister) -> ResultCanister | None:
             result = await policy.before_call(invocation)
@@ -212,7 +216,11 @@ class ChatSession:
         return Agent(
             self.model,
             ensembles=ensembles,
-            instructions=instructions(self.request.settings.coding.project, text),
+            instructions=instructions(
+                self.request.settings.coding.project,
+                text,
+                describe_skills(self.skills, get_plan(self.model).context_tokens),
+            ),
             limits=Limits(rounds=(self.request.max_rounds or CHAT_ROUNDS) - 1, errors=None, cost=budget),
             policy=policy,
             approve=policy.approve,
@@ -241,7 +249,8 @@ class ChatSession:
         offered = [name for name in names if may_change or name in FREE]
         # Only its own description says what a third-party tool does.
         further = [without_names_of_ours(each) for each in self.ensembles] if may_change else []
-        return [make_ensemble(self.workspace, offered, single=single), self.results.ensemble(), *further]
+        skills = [make_skills_ensemble(self.skills)] if self.skills else []
+        return [make_ensemble(self.workspace, offered, single=single), self.results.ensemble(), *skills, *further]
 
     def _policy(self, ensembles: list[Ensemble], access: Access) -> ApprovalPolicy:
         return ApprovalPolicy(
@@ -255,7 +264,8 @@ class ChatSession:
 
     async def _after_call(self, invocation: InvocationCanister, result: ResultCanister) -> ResultCanister:
         limit = self.request.settings.coding.context.result_limit(invocation.name)
-        return self.results.truncate(invocation.name, result, limit)
+        result = self.results.truncate(invocation.name, result, limit)
+        return result if self._nested is None else self._nested.add(invocation, result)
 
     async def _begin_checkpoint(self) -> None:
         if self._no_checkpoints:
@@ -323,15 +333,19 @@ async def open_session(
     """
     folder = find_record().folder
     # The user's own tree. Without a sandbox, each command is refused on its own.
+    every = find_skills(request.directory, request.settings.trusted)
+    skills = [each for each in every if not each.problem]
+    confinement = make_confinement(request.settings.coding, request.directory, folder)
     workspace = Workspace(
         request.directory,
         prefer="none" if request.without_sandbox else "",
-        confinement=make_confinement(request.settings.coding, request.directory, folder),
+        confinement=replace(confinement, readable=(*confinement.readable, *[each.folder for each in skills])),
     )
     if on_change is not None:
         workspace.files = ObservedDirectory(str(request.directory), READ_ONLY, on_change)
     results = KeptResults(folder / "results")
     ensembles: list[Ensemble] = []
+    off = describe_off(every)
     chat = ChatSession(
         request,
         model,
@@ -341,11 +355,14 @@ async def open_session(
         approver=approver,
         history=history,
         results=results,
+        skills=skills,
         ensembles=ensembles,
     )
     try:
         await workspace.connect()
         ensembles += await connect_servers(servers, results, chat.notify)
+        if off:
+            chat.notify(off)
         await find_record().save()
         try:
             yield chat
