@@ -100,7 +100,7 @@ def _open_other(settings: Settings, name: str, path: str, open_model: OpenModel)
     """Open another model than the job's own. A name with a provider is not asked at the job's own endpoint."""
     try:
         base_url = "" if resolve(model_names(name)[0]).provider else settings.base_url
-        return open_model(replace(settings, model=name, base_url=base_url, mode="", dialect=""))
+        return open_model(replace(settings, model=name, base_url=base_url, mode="", dialect="", context=0))
     except CallerError as error:
         what = f"{error.path}: {error.message}" if error.path else error.message
         raise CallerError(what, path=path, hint=error.hint) from None
