@@ -439,6 +439,8 @@ def coding_keys(kind, begin=""):
             yield from coding_keys(type(field.default), f"{name}.")
         elif name == "modes":
             yield from coding_keys(coding.ModeSettings, f"{name}.KIND.")
+        elif name == "phases":
+            yield from coding_keys(coding.PhaseSettings, f"{name}.NAME.")
         else:
             factory = field.default_factory
             yield name, field.default if factory is msgspec.NODEFAULT else factory()

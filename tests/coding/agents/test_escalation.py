@@ -69,7 +69,7 @@ def test_a_call_that_fails_three_times_and_used_up_rounds_end_with_the_stronger_
     assert done.job.state == "completed"
     assert changes(done) == [
         ("big", "the same call of file failed 3 times"),
-        ("big", "the evidence does not hold after 1 attempt"),
+        ("big", "no rounds are left"),
     ]
     assert sum(isinstance(each, InvocationCanister) for each in others["big"].requests[0].canisters) == 3
     assert [each.rounds for each in done.job.output.models] == [len(script), 4]

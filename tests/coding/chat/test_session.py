@@ -4,6 +4,7 @@ import asyncio
 import os
 import subprocess
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -474,3 +475,17 @@ async def test_small_models_get_single_actions_and_instructions_of_the_directory
     supervisor = model.requests[0].canisters[0].text
     assert "Write tests first." in supervisor
     assert "The project is Calc." in supervisor
+
+
+async def test_the_users_skills_are_loaded_without_a_question_and_bad_ones_are_named(chatting, monkeypatch, tmp_path):
+    for name, description in (("notes", "Writes notes."), ("bad", "")):
+        folder = tmp_path / "home/.agents/skills" / name
+        folder.mkdir(parents=True)
+        (folder / "SKILL.md").write_text(f"---\nname: {name}\ndescription: {description}\n---\nWrite.\n")
+    monkeypatch.setattr(Path, "home", lambda: tmp_path / "home")
+    model = ScriptedModel([Call("skill", {"name": "notes"}), "Done."])
+    async with chatting(model) as chat:
+        result = await chat.turn("notes")
+        assert ("skill", "Loads a skill: its instructions, or another file of its folder.", True) in chat.tools()
+    assert "- notes: Writes notes." in model.requests[0].canisters[0].text
+    assert [each.text for each in result.canisters if isinstance(each, ResultCanister)] == ["Write."]

@@ -14,6 +14,7 @@ from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass
 from datetime import datetime
 from functools import partial
+from math import inf
 from typing import Annotated, Any, Final
 
 from pydantic import Field
@@ -319,8 +320,9 @@ class PhaseRunner:
 
     @property
     def _may_escalate(self) -> bool:
-        memory = self.memory.phase
-        return bool(self.models.escalate) and not (memory.model or memory.cannot_escalate)
+        memory, request = self.memory.phase, self.request
+        is_spent = self.rounds >= (request.max_rounds or inf) or self._spent >= (request.max_cost or inf)
+        return bool(self.models.escalate) and not (is_spent or memory.model or memory.cannot_escalate)
 
     def _change_model(self, phase: Phase, checks: int, refused: Sequence[str] = ()) -> str:
         """Let the stronger model take over if this one is stuck, and return the prompt for it; "" if nothing changes.
@@ -335,8 +337,9 @@ class PhaseRunner:
             self._model, why = self.models.of_phase(phase.name), f"{self._model.name} cannot be asked: {failure}"
             memory.model, memory.rounds_before, memory.cannot_escalate = "", 0, True
         elif self._may_escalate and (why or tried >= MAX_ATTEMPTS or self._rounds_of_phase(phase) <= 0):
-            attempts = "1 attempt" if tried == 1 else f"{tried} attempts"
-            why = why or f"the evidence does not hold after {attempts}"
+            has_rounds = self._rounds_of_phase(phase) > 0
+            missing = f"the evidence does not hold after {tried} attempts" if has_rounds else "no rounds are left"
+            why = why or missing
             self._model, memory.model = self.models.by_name[name], name
             memory.rounds_before = self.rounds
         else:
@@ -344,8 +347,8 @@ class PhaseRunner:
         memory.checks_before, memory.refusals = checks, 0
         self.emit(ModelChanged(self._model.name, why))
         self.remember()
-        missing = self._refusal(refused) if refused or self.missing else ""
-        return take_over_prompt(why, missing, gives_back=bool(failure))
+        prompt = self._refusal(refused) if refused or self.missing else ""
+        return take_over_prompt(why, prompt, gives_back=bool(failure))
 
     def _is_over(self) -> bool:
         return not self.missing or self.clock() >= self.deadline
