@@ -8,22 +8,22 @@ from pathlib import Path
 
 PACKAGE = Path(__file__).parents[1] / "src/callboard"
 BUDGETS = {
-    "servers": 17_282,
-    "coding": 12_747,
+    "servers": 17_285,
+    "coding": 13_101,
     "wires": 9_032,
-    "cli": 8_292,
-    "jobs": 7_236,
+    "cli": 8_363,
+    "jobs": 7_238,
     "dialects": 6_293,
     "providers": 4_704,
     "mcp": 3_797,
     "evaluation": 3_268,
     "sandbox": 3_200,
-    "agent": 2_479,
+    "agent": 2_499,
     "tools": 2_366,
+    "configuration": 2_271,
     "schema": 1_984,
-    "configuration": 1_975,
     "modes": 1_969,
-    "loop": 1_837,
+    "loop": 1_880,
     "execution": 1_674,
     "core": 1_397,
     "telemetry": 1_271,
@@ -31,12 +31,12 @@ BUDGETS = {
     "testing": 1_037,
     "profiles": 785,
     "adapters": 737,
-    "storage": 505,
+    "storage": 515,
     "root": 393,
 }
 """Lines of each room, and of the modules beside the rooms ("root")."""
-FILES = 515
-TEST_LINES = 93_480
+FILES = 519
+TEST_LINES = 93_943
 
 
 def count_lines(folder):
