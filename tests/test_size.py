@@ -11,7 +11,7 @@ BUDGETS = {
     "servers": 17_285,
     "coding": 13_101,
     "wires": 9_032,
-    "cli": 8_363,
+    "cli": 8_372,
     "jobs": 7_238,
     "dialects": 6_293,
     "providers": 4_704,
@@ -36,7 +36,7 @@ BUDGETS = {
 }
 """Lines of each room, and of the modules beside the rooms ("root")."""
 FILES = 519
-TEST_LINES = 93_943
+TEST_LINES = 93_955
 
 
 def count_lines(folder):

@@ -50,6 +50,18 @@ def test_logs_prints_what_replay_prints(invoke):
     assert kinds[:4] == ["prompt_sent", "round_started", "text_piece", "invocation_ended"]
 
 
+def test_the_newest_job_of_a_directory_is_named_last(invoke, refuse, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    hint = "callboard jobs list --all shows the others"
+    assert refuse("jobs", "show", "@last") == f"@last: no job in this directory; {hint}"
+    make(make_ended)
+    newest = make(make_ended)
+    make(make_ended, directory="/elsewhere")
+    assert json.loads(invoke("jobs", "show", "@last", "--json").stdout)["id"] == newest.id
+    assert json.loads(invoke("jobs", "fork", "@last@1", "--json").stdout)["parent"] == f"{newest.id}@1"
+    assert refuse("jobs", "fork", "@last").endswith("write JOB@ROUND, such as 20261123-08@2")
+
+
 @pytest.mark.parametrize(
     ("kind", "queue", "command"),
     [

@@ -9,6 +9,7 @@ import asyncio
 import sys
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import msgspec
@@ -28,6 +29,8 @@ T = TypeVar("T")
 PATIENCE: Final = 10.0
 """Seconds to wait until a worker has ended a cancelled job."""
 POLL_SECONDS: Final = 0.1
+LAST: Final = "@last"
+"""Name of the newest job of this directory."""
 
 
 @contextmanager
@@ -59,7 +62,11 @@ def read_jobs(work: Callable[[DurableStore], Coroutine[Any, Any, T]]) -> T:
 
 
 def find_job(name: str) -> DurableJob:
-    """Return the job with this name, or the only job whose name starts with it. Raises CallerError."""
+    """Return the job with this name, or the only job whose name starts with it, or the last. Raises CallerError."""
+    if name == LAST:
+        if not (here := [each.id for each in list_jobs() if is_here(each)]):
+            raise CallerError("no job in this directory", path=name, hint="callboard jobs list --all shows the others")
+        name = here[0]
 
     async def find(store: DurableStore) -> DurableJob:
         return store.mark_abandoned([await store.get(name)])[0]
@@ -128,6 +135,11 @@ def list_jobs() -> Sequence[JobSummary]:
         return store.mark_abandoned(await store.list(limit=sys.maxsize))
 
     return read_jobs(read)
+
+
+def is_here(job: JobSummary) -> bool:
+    """Return whether the job is of this directory, or of none."""
+    return not job.directory or Path.cwd() in (Path(job.directory), *Path(job.directory).parents)
 
 
 def read_output(job: DurableJob) -> JobOutput:

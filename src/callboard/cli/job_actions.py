@@ -226,15 +226,15 @@ def fork(
         str,
         typer.Argument(
             metavar="JOB@ROUND",
-            help="The job's name, or the start of it, and the number of rounds to keep.",
+            help="The job's name, the start of it, or @last, and the number of rounds to keep.",
             show_default=False,
         ),
     ],
     as_json: AsJson = False,
 ) -> None:
     """Continue from an earlier round of a job, as a new job. The old job does not change."""
-    identifier, _, rounds = name.partition("@")
-    if not rounds.isdecimal():
+    identifier, _, rounds = name.rpartition("@")
+    if not identifier or not rounds.isdecimal():
         raise CallerError("no round is named", path=name, hint="write JOB@ROUND, such as 20261123-08@2")
     job = find_job(identifier)
     _show_new(change_jobs(lambda store: store.fork(job.id, int(rounds))), as_json=as_json)

@@ -129,12 +129,8 @@ def list_jobs(
     as_json: Annotated[bool, typer.Option("--json", help="Print one job per line, as JSON.")] = False,
 ) -> None:
     """List the jobs, the newest first."""
-    here = Path.cwd()
     jobs = [each for each in durable_store.list_jobs() if not states or each.state in states]
-    if not all_:  # jobs without a directory are always listed
-        jobs = [
-            each for each in jobs if not each.directory or here in (Path(each.directory), *Path(each.directory).parents)
-        ]
+    jobs = jobs if all_ else list(filter(durable_store.is_here, jobs))
     for each in jobs[: limit or None]:
         typer.echo(json.dumps(each.as_json()) if as_json else _describe_job(each))
     if limit and (more := len(jobs) - limit) > 0:

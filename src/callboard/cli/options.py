@@ -152,16 +152,17 @@ Verbose = Annotated[
 JobName = Annotated[
     str,
     typer.Argument(
-        metavar="JOB", help="The job's name, or the start of it.", show_default=False, autocompletion=complete.jobs
+        metavar="JOB",
+        help="The job's name, the start of it, or @last.",
+        show_default=False,
+        autocompletion=complete.jobs,
     ),
 ]
 Host = Annotated[str, option(help="The address to listen on. Other machines require --key.", panel=ACCESS)]
 Port = Annotated[int, option(min=0, max=65535, help="The port; 0 selects a free one.")]
 Store = Annotated[
     str,
-    option(
-        help="A database for replies: sqlite:///FILE or postgresql://...", envvar="CALLBOARD_STORE_URL", panel=ADVANCED
-    ),
+    option(help="URL of a database for replies.", envvar="CALLBOARD_STORE_URL", panel=ADVANCED),
 ]
 LogLevel = Annotated[str, option(help="debug, info, warning or error.", panel=ADVANCED)]
 Budget = Annotated[
