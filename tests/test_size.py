@@ -9,7 +9,7 @@ from pathlib import Path
 PACKAGE = Path(__file__).parents[1] / "src/callboard"
 BUDGETS = {
     "servers": 17_285,
-    "coding": 13_101,
+    "coding": 13_098,
     "wires": 9_032,
     "cli": 8_372,
     "jobs": 7_238,

@@ -22,8 +22,7 @@ from pydantic import Field
 from callboard.agent import Agent
 from callboard.agent.output_type import Output
 from callboard.agent.resume import find_waiting_calls
-from callboard.agent.run import FindSchema, Run
-from callboard.agent.run import Run, RunResult
+from callboard.agent.run import FindSchema, Run, RunResult
 from callboard.coding.agents.apply_code_blocks import CodeBlockApplier
 from callboard.coding.agents.deliver import format_findings, strip_code
 from callboard.coding.agents.job_models import JobModels
@@ -416,10 +415,8 @@ class PhaseRunner:
         self._count(result)
         if run.failure is not None and not (self.memory.phase.model and isinstance(run.failure, ProviderError)):
             raise run.failure
-        self.calls += sum(isinstance(each, InvocationCanister) for each in result.canisters)
-        self.pending, self.find_schema = result.pending, run.find_schema
         self._failure = run.failure.message if run.failure is not None else ""
-        self.pending = result.pending
+        self.pending, self.find_schema = result.pending, run.find_schema
         self.why = self.memory.phase.why = result.why if result.state == "incomplete" else ""
         self._facts.answer = last_answer(result.canisters) or self._facts.answer
         with suppress(NoOutput):
