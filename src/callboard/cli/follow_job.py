@@ -28,7 +28,8 @@ def follow_job(request: JobRequest, display: JobDisplay, *, resume: DurableJob |
 
     Raises typer.Exit with the job's exit code, CallerError, DatabaseUnavailable, KeyboardInterrupt.
     """
-    models = open_models(request, lambda settings: open_model(settings, display.tell, CODING_FACTS))
+    current = resume.memory.get("memory", {}).get("phase", {}).get("model", "") if resume is not None else ""
+    models = open_models(request, lambda settings: open_model(settings, display.tell, CODING_FACTS), current)
     approvals = Approvals(request.directory, data_directory(), display)
     begun: list[DurableJob] = []
 
