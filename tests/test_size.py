@@ -11,7 +11,7 @@ BUDGETS = {
     "servers": 17_285,
     "coding": 13_098,
     "wires": 9_032,
-    "cli": 8_373,
+    "cli": 8_371,
     "jobs": 7_238,
     "dialects": 6_293,
     "providers": 4_704,

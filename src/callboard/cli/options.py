@@ -91,7 +91,7 @@ BaseUrl = Annotated[str, option(help="A Chat Completions endpoint, such as http:
 Mode = Annotated[
     str,
     option(
-        help="native, structured, validated or parsed.",
+        help="native, structured, validated, parsed.",
         show_default="the profile's",
         autocompletion=complete.modes,
         panel=ADVANCED,
@@ -110,16 +110,16 @@ Context = Annotated[
     int,
     option(
         min=0,
-        help="Tokens that the model may read.",
-        show_default="a local model's window, if memory allows",
+        help="Context window in tokens.",
+        show_default="what fits in memory",
         panel=ADVANCED,
     ),
 ]
 Effort = Annotated[
     str,
     option(
-        help="How much to think: none, minimal, low, medium, high, xhigh or max.",
-        show_default="the model's",
+        help="Thinking: none, minimal, low, medium, high, xhigh or max.",
+        show_default=False,
         autocompletion=complete.efforts,
         panel=ADVANCED,
     ),

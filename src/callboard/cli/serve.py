@@ -154,9 +154,7 @@ class ServeOptions(BackendOptions):
 
     forward_client_key: Annotated[
         bool | None,
-        option(
-            help="Send clients' own keys to the backend.", show_default="only if there is one backend", panel=ADVANCED
-        ),
+        option(help="Pass clients' own keys on.", show_default="if there is one backend", panel=ADVANCED),
     ] = None
     model_map: Annotated[
         list[str] | None,
