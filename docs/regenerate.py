@@ -21,7 +21,7 @@ from msgspec import inspect
 
 HERE = Path(__file__).parent
 COMMANDS = re.compile(r"(<!-- commands -->\n).*?(<!-- end -->)", re.DOTALL)
-BLOCK = re.compile(r"(<!-- help: (?P<command>[a-z ]+) -->\n).*?(<!-- end -->)", re.DOTALL)
+BLOCK = re.compile(r"(<!-- help: (?P<command>[a-z]+(?:[ -][a-z]+)*) -->\n).*?(<!-- end -->)", re.DOTALL)
 CATALOGUE = re.compile(r"(<!-- dialects -->\n).*?(<!-- end -->)", re.DOTALL)
 QUOTATIONS = re.compile(r"(<!-- quotations -->\n).*?(<!-- end -->)", re.DOTALL)
 VECTORS = HERE.parent / "tests/vectors/dialects"

@@ -11,10 +11,10 @@ BUDGETS = {
     "servers": 17_285,
     "coding": 13_098,
     "wires": 9_032,
-    "cli": 8_371,
+    "cli": 8_384,
     "jobs": 7_238,
     "dialects": 6_293,
-    "providers": 4_704,
+    "providers": 4_971,
     "mcp": 3_797,
     "evaluation": 3_268,
     "sandbox": 3_200,
@@ -29,14 +29,14 @@ BUDGETS = {
     "telemetry": 1_271,
     "text": 1_237,
     "testing": 1_037,
-    "profiles": 785,
+    "profiles": 787,
     "adapters": 737,
     "storage": 515,
     "root": 393,
 }
 """Lines of each room, and of the modules beside the rooms ("root")."""
-FILES = 519
-TEST_LINES = 93_955
+FILES = 520
+TEST_LINES = 94_112
 
 
 def count_lines(folder):

@@ -58,6 +58,7 @@ def test_it_only_shows_what_is_there(invoke, shown):
         "conversations": (1, 1000),
         "evaluation": (1, 1000),
         "caches": (3, 3000),
+        "prompts": (0, 0),
         "logs": (1, 10),
     }
     lines = invoke("clean").stdout.splitlines()

@@ -651,7 +651,7 @@ FIGURES = [
     ("dialect_rules.md", "longer than {:,} characters makes", marker_pattern.MAX_NAME),
     ("dialect_rules.md", "a key of a call object longer than {}.", json_object.MAX_KEY),
     ("dialect_rules.md", "nested deeper than {} ", python_literals.MAX_DEPTH),
-    ("models.md", "`callboard eval` uses {:,} tokens", eval_model._CONTEXT),
+    ("local_models.md", "`callboard eval` uses {:,} tokens", eval_model._CONTEXT),
     ("models.md", "more than\n{:g} seconds is not waited for", retries.LONGEST_WAIT),
     ("models.md", "{} s, doubled each time up to", retries._BACKOFFS[0]),
     ("models.md", "doubled each time up to {:g}", retries._BACKOFFS[-1]),

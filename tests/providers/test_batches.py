@@ -213,9 +213,13 @@ class Loaded:
     def __init__(self):
         self.base_url = ""
         self.started = 0
+        self.prompts = self
 
     async def start(self):
         self.started += 1
+
+    async def prepare(self, _transport, body):
+        assert body["messages"]
 
 
 async def test_a_local_model_is_started_once_and_asked_as_any_other():

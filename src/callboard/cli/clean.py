@@ -26,6 +26,7 @@ from callboard.evaluation.records import evaluation_directory
 from callboard.jobs import database_url
 from callboard.jobs.job import END_STATES
 from callboard.providers.local import model_files
+from callboard.providers.local.saved_prompts import prompts_directory
 from callboard.storage.directories import data_directory, state_directory
 
 Items: TypeAlias = Mapping[str, Sequence[Path]]  # the paths of each item, by its name
@@ -81,6 +82,7 @@ KINDS: Final[Mapping[str, Kind]] = {
     "conversations": _files("conversations of `callboard run`", conversations_directory, "*"),
     "evaluation": _files("tasks and answers of `callboard eval`", evaluation_directory, "*"),
     "caches": _files("results of tools and servers", state_directory, "results.db*", "mcp/results/*", "mcp/eras/*"),
+    "prompts": _files("saved prompts of local models", prompts_directory, "*"),
     "logs": _files("logs of workers", state_directory, "jobs/*-worker.log"),
 }
 

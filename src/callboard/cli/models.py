@@ -46,6 +46,7 @@ from callboard.providers.local.model_files import (
     remove,
 )
 from callboard.providers.local.references import complete_entry, find_entry, parse_reference, pin
+from callboard.providers.local.saved_prompts import clear_prompts, list_prompts
 from callboard.providers.local.sources import describe_source
 from callboard.providers.registry import PlannedModel
 from callboard.servers.gateway import BackendSettings
@@ -155,6 +156,9 @@ def list_models(
             for entry in catalogue.models
         ),
     ]
+    if files := list_prompts():
+        size = _megabytes(sum(path.lstat().st_size for path in files))
+        typer.echo(f"{len(files)} saved prompts have {size}; `callboard models clear-prompts` deletes them", err=True)
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     for row in rows:
         typer.echo("  ".join([cell.ljust(width) for cell, width in zip(row, widths, strict=True)]).rstrip())
@@ -208,6 +212,13 @@ def remove_model(context: typer.Context, name: _Name) -> None:
     typer.echo(f"{name} is {'removed' if removed else 'forgotten' if pinned else 'not downloaded'}", err=True)
     if removed and pinned:
         typer.echo(f"its SHA-256 stays pinned; `callboard models remove {name}` again forgets it", err=True)
+
+
+@app.command("clear-prompts")
+def clear_saved_prompts() -> None:
+    """Delete the saved prompts of local models. The next start with each prompt is slow again."""
+    count, size = clear_prompts()
+    typer.echo(f"{count} saved prompts deleted, {_megabytes(size)}", err=True)
 
 
 def pull_with_progress(name: str, *, catalogue: Catalogue | None = None) -> Path:

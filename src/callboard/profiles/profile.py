@@ -197,6 +197,8 @@ class Profile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
     """Maximum tokens that the model can read; 0 if unknown. A local model with 0 reads as much as memory allows."""
     cache_type: Literal["f16", "q8_0"] = "f16"
     """Type of a local model's cache. q8_0 takes 47 % less memory; replies may differ."""
+    saves_prompts: bool = True
+    """True if instructions and tools of a local model's long prompts are saved on disk, for later processes."""
     max_tools: int = 0
     """Maximum tools in a request; 0 for any number."""
     base_url: str = ""

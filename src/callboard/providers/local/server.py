@@ -8,13 +8,17 @@ import os
 import secrets
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from callboard.errors import ModelFileError, NoSuchModel
 from callboard.extras import require_extra
-from callboard.providers.local.gguf import read_gguf
+from callboard.providers.local.gguf import Gguf, read_gguf
 from callboard.providers.local.memory import CACHE_SIZES, CacheType, LocalContext, Memory, choose_context, read_memory
-from callboard.providers.local.model_files import locate
+from callboard.providers.local.model_files import known_models, locate
+from callboard.providers.local.saved_prompts import BATCH, SavedPrompts, prompts_directory
+
+_MIN_IDLE: Final = 256 << 20
+"""Bytes of memory for conversations that are not active, on a small machine."""
 
 
 class EmbeddedServer:
@@ -24,29 +28,44 @@ class EmbeddedServer:
         path: A GGUF file.
         context: LocalContext in tokens; 0 takes the model's window, or what fits into the memory.
         cache_type: Type of the cache.
+        digest: The file's SHA-256, if it is known.
     """
 
-    def __init__(self, path: Path, context: int = 0, cache_type: CacheType = "f16") -> None:
+    def __init__(self, path: Path, context: int = 0, cache_type: CacheType = "f16", digest: str = "") -> None:
         self._path = path
         self._setting = context
         self._cache_type = cache_type
+        self._digest = digest
         self._lock = asyncio.Lock()
         self._server: Any = None
+        self.prompts = SavedPrompts(self)
         self.api_key = secrets.token_urlsafe()
         self.base_url = ""
 
     @cached_property
     def context(self) -> LocalContext:
         """The context of the model, chosen by the memory that is free when this is first asked."""
-        file = read_gguf(self._path)
-        size = self._path.stat().st_size
-        token_bytes = file.token_bytes * CACHE_SIZES[self._cache_type]
         memory = read_memory()
         # Servers of this process that are not loaded yet take their memory later.
         waiting = [each for each in _servers.values() if each is not self and not each.base_url]
         promised = sum(each.context.cache_bytes + each.file_bytes for each in waiting if "context" in vars(each))
         memory = Memory(memory.total, max(0, memory.free - promised))
-        return choose_context(file.context, token_bytes, size, self._setting, memory)
+        return choose_context(self._gguf.context, self.token_bytes, self.file_bytes, self._setting, memory)
+
+    @cached_property
+    def _gguf(self) -> Gguf:
+        return read_gguf(self._path)
+
+    @property
+    def token_bytes(self) -> float:
+        """Memory of one token in the cache."""
+        return self._gguf.token_bytes * CACHE_SIZES[self._cache_type]
+
+    @cached_property
+    def identity(self) -> str:
+        """The model's file and the settings that a computed prompt depends on."""
+        about = self._path.stat()
+        return f"{self._digest or (str(self._path), about.st_size, about.st_mtime_ns)} {self._cache_type}"
 
     @cached_property
     def file_bytes(self) -> int:
@@ -82,6 +101,10 @@ class EmbeddedServer:
         settings.ui = False
         settings.hostnames = ["127.0.0.1"]
         settings.port = 0
+        # Conversations that are not active. llama.cpp would take up to 8 GB for them.
+        settings.cache_ram_mib = min(settings.cache_ram_mib, max(_MIN_IDLE, read_memory().total // 8) >> 20)
+        settings.n_ubatch = BATCH
+        settings.slot_save_path = f"{prompts_directory()}{os.sep}"
         settings.api_keys = [self.api_key]
         try:
             return xllamacpp.Server(settings)
@@ -110,11 +133,11 @@ def find_server(model: str, context: int = 0, cache_type: CacheType = "f16") -> 
     # This costs 10 ms, which only a local model needs.
     require_extra("local")
     if model.endswith(".gguf"):
-        path = Path(model).expanduser()
+        path, digest = Path(model).expanduser(), ""
         if not path.is_file():
             hint = "name a GGUF file that is here, or a model of `callboard models list`, which is downloaded"
             raise NoSuchModel("no such file", path=model, hint=hint)
     else:
-        path = locate(model)
+        path, digest = locate(model), known_models().find(model).sha256
     key = (path.resolve(), context, cache_type)
-    return _servers.setdefault(key, EmbeddedServer(*key))
+    return _servers.setdefault(key, EmbeddedServer(*key, digest))
