@@ -36,7 +36,7 @@ BUDGETS = {
 }
 """Lines of each room, and of the modules beside the rooms ("root")."""
 FILES = 520
-TEST_LINES = 94_112
+TEST_LINES = 94_113
 
 
 def count_lines(folder):

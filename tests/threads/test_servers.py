@@ -22,6 +22,7 @@ ROWS = re.findall(
 )
 MODELS = {
     "qwen3.5": "Qwen/Qwen3.6-27B",
+    "qwen3.8": "Qwen/Qwen3.8-27B",
     "gemma3": "google/gemma-3-27b-it",
     "deepseek": "deepseek-v4-flash",
     "kimi": "kimi-k2.5",
