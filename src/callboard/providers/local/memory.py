@@ -19,7 +19,7 @@ _RESERVE: Final = 1 << 30
 _RESERVE_PART: Final = 4
 """Keep at least `_RESERVE` bytes free, and at least a quarter of the machine's memory."""
 UNKNOWN_WINDOW: Final = 8192
-"""LocalContext of a file that does not say its window, and of machines that do not say their memory."""
+"""Context of a file that does not say its window, and of machines that do not say their memory."""
 _SMALLEST: Final = 2048
 
 

@@ -26,7 +26,7 @@ class EmbeddedServer:
 
     Args:
         path: A GGUF file.
-        context: LocalContext in tokens; 0 takes the model's window, or what fits into the memory.
+        context: Context in tokens; 0 takes the model's window, or what fits into the memory.
         cache_type: Type of the cache.
         digest: The file's SHA-256, if it is known.
     """
