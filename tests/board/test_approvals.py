@@ -38,7 +38,7 @@ def page(board, jobs, visit):
 
 
 def runs(page):
-    return page.get_by_role("button", name="Run it", exact=True)
+    return page.get_by_role("button", name="Allow", exact=True)
 
 
 def let_another_ask(jobs, page):
@@ -147,11 +147,11 @@ def test_further_clicks_on_the_place_of_the_button_pay_nothing(board, jobs, visi
 def test_edited_arguments_are_checked_at_their_field(board, jobs, visit, look):
     identifier = jobs.submit("Pay both")
     page = visit(board).open(f"jobs/{identifier}")
-    page.get_by_text("Run it with other arguments").click()
+    page.get_by_text("Edit arguments").click()
     page.get_by_label("cents").fill("a lot")
     page.get_by_label("iban").fill("DE2")
     page.mouse.move(1, 1)
-    page.get_by_role("button", name="Run it with these").click()
+    page.get_by_role("button", name="Allow with these arguments").click()
     expect(page.get_by_role("alert")).to_contain_text("Nothing was run")
     expect(page.get_by_label("cents")).to_have_accessible_description(
         "This is not valid JSON. Text inside JSON needs double quotes."
@@ -161,7 +161,7 @@ def test_edited_arguments_are_checked_at_their_field(board, jobs, visit, look):
     look(page)
     page.get_by_label("cents").fill("50")
     page.mouse.move(1, 1)
-    page.get_by_role("button", name="Run it with these").click()
+    page.get_by_role("button", name="Allow with these arguments").click()
     expect(page.locator("#log")).to_contain_text("50 cents went to DE2")
 
 

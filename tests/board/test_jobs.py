@@ -33,12 +33,12 @@ def state_of(page):
 def test_a_job_is_watched_approved_answered_and_forked(board, jobs, visit, look):
     visitor = visit(board)
     page = open_job(visitor, jobs.submit("Ship it"))
-    expect(page.get_by_role("heading", name="May this call run?")).to_be_visible()
+    expect(page.get_by_role("heading", name="Allow deploy?")).to_be_visible()
     assert page.locator(".diff .added").first.inner_text().strip() == "+    return a + b"
     expect(page.locator("#log")).to_contain_text("I mend it.")
     expect(page.locator("#waits pre")).to_have_text("prod")
     look(page)
-    page.get_by_role("button", name="Run it", exact=True).click()
+    page.get_by_role("button", name="Allow", exact=True).click()
     look_at_next(page)
     expect(page.get_by_role("heading", name="A question for you")).to_be_visible()
     expect(page.locator("#log")).to_contain_text("it is on prod now")
@@ -53,15 +53,15 @@ def test_a_job_is_watched_approved_answered_and_forked(board, jobs, visit, look)
     look(page)
     before = page.url
     page.get_by_role("button", name="Fork after round 1").click()
-    expect(page.get_by_role("heading", name="May this call run?")).to_be_visible()
+    expect(page.get_by_role("heading", name="Allow deploy?")).to_be_visible()
     assert page.url != before
     expect(page.locator("#facts")).to_contain_text("after round 1")
 
 
 def test_a_call_is_denied_by_the_enter_key_behind_its_reason(board, jobs, visit):
     page = open_job(visit(board), jobs.submit("Ship it"))
-    expect(page.get_by_role("button", name="Do not run it")).to_be_enabled()
-    page.get_by_label("Reason, for the model").fill("not today")
+    expect(page.get_by_role("button", name="Deny")).to_be_enabled()
+    page.get_by_label("Reason (shown to the model)").fill("not today")
     page.keyboard.press("Enter")
     expect(page.locator("#log")).to_contain_text("not today")
     expect(page.locator("#log")).not_to_contain_text("it is on prod now")
@@ -89,12 +89,12 @@ def test_two_tabs_see_the_same_and_the_late_answer_is_refused(board, jobs, visit
     identifier = jobs.submit("Ship it")
     one, two = open_job(visitor, identifier), open_job(visitor, identifier)
     for page in (one, two):
-        expect(page.get_by_role("heading", name="May this call run?")).to_be_visible()
+        expect(page.get_by_role("heading", name="Allow deploy?")).to_be_visible()
     # The second tab does not hear of it any more, and still shows the call.
     two.evaluate("window.dispatchEvent(new Event('pagehide'))")
-    one.get_by_role("button", name="Run it", exact=True).click()
+    one.get_by_role("button", name="Allow", exact=True).click()
     expect(one.get_by_role("heading", name="You allowed this call")).to_be_visible()
-    two.get_by_role("button", name="Do not run it").click()
+    two.get_by_role("button", name="Deny").click()
     expect(two.get_by_role("alert")).to_contain_text("answered already")
 
 
@@ -105,7 +105,7 @@ def test_the_list_is_live_and_what_waits_is_on_top(board, jobs, visit, look):
     expect(link).to_be_visible()
     look(page)
     link.click()
-    expect(page.get_by_role("heading", name="May this call run?")).to_be_visible()
+    expect(page.get_by_role("heading", name="Allow deploy?")).to_be_visible()
 
 
 def test_a_list_that_changes_keeps_the_focus(board, jobs, visit):
@@ -121,8 +121,8 @@ def test_a_list_that_changes_keeps_the_focus(board, jobs, visit):
 
 def test_it_can_be_done_by_the_keyboard_alone(board, jobs, visit):
     page = open_job(visit(board), jobs.submit("Ship it"))
-    expect(page.get_by_role("heading", name="May this call run?")).to_be_visible()
-    button = page.get_by_role("button", name="Run it", exact=True)
+    expect(page.get_by_role("heading", name="Allow deploy?")).to_be_visible()
+    button = page.get_by_role("button", name="Allow", exact=True)
     expect(button).to_be_enabled()
     for _ in range(30):
         page.keyboard.press("Tab")

@@ -141,7 +141,7 @@ def test_without_scripts_one_can_log_in_read_and_answer(board, scene, chromium, 
     page.get_by_role("button", name="Open the board").click()
     page.goto(f"{board.url}jobs/{waiting}")
     page.wait_for_timeout(1000 * LOOK_SECONDS)  # no script tells when the server takes an answer
-    page.get_by_role("button", name="Run it", exact=True).click()
+    page.get_by_role("button", name="Allow", exact=True).click()
     expect(page.get_by_text("waiting for a worker")).to_be_visible()
     assert jobs.get(waiting).state == "pending"
     context.close()

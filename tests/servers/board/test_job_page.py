@@ -25,7 +25,7 @@ from callboard.core import (
 from callboard.jobs.job import Approval
 from callboard.servers.board.job_page import WINDOW, choose_window
 
-HOSTILE = '<script>alert(1)</script><form action="/board/jobs/x/answer"><button name="verdict">Run it</button></form>'
+HOSTILE = '<script>alert(1)</script><form action="/board/jobs/x/answer"><button name="verdict">Allow</button></form>'
 CALL = InvocationCanister(identifier="call_1", name="deploy", arguments={"to": "prod"}, raw='{"to":"prod"}')
 DIFF = "--- a/calc.py\n+++ b/calc.py\n@@ -1,2 +1,2 @@\n def add(a, b):\n-    return a - b\n+    return a + b\n"
 
@@ -301,7 +301,7 @@ def test_a_waiting_call_is_separate_from_the_conversation(run, job_store, browse
     assert before.count('name="verdict"') == 3
     assert 'name="verdict"' not in behind
     assert 'value="d1"' in before
-    assert "May this call run?" in before
+    assert "Allow <code>deploy</code>?" in before
     assert "<script>alert" not in page
 
 

@@ -23,10 +23,10 @@ from starlette.routing import BaseRoute, Route
 
 from callboard import __version__
 from callboard.coding.job import UNTESTED
-from callboard.core import Event
+from callboard.core import AssistantCanister, Event
 from callboard.jobs.activity import find_new_pieces, read_activities, read_draft
 from callboard.jobs.job import END_STATES, QUEUE, Approval, DurableJob, JobSummary
-from callboard.jobs.queries import JobRound
+from callboard.jobs.queries import JobReader, JobRound
 from callboard.jobs.streams import Subscription
 from callboard.profiles import format_cost
 from callboard.servers.board.browser import (
@@ -41,7 +41,7 @@ from callboard.servers.board.edited_arguments import ArgumentField, list_fields
 from callboard.servers.board.entry_view import DiffLine, EntryView, PieceView, show_arguments, split_diff
 from callboard.servers.board.templating import format_duration, render
 from callboard.text.display import display
-from callboard.text.truncate import truncate
+from callboard.text.truncate import truncate, truncate_middle
 
 if TYPE_CHECKING:
     from callboard.servers.board.app import Board
@@ -233,6 +233,9 @@ MAX_DIFF_LINES: Final = 3000
 MAX_ANSWERED: Final = 3
 """Maximum answered questions above the open ones."""
 _MAX_FACT: Final = 1000
+_MAX_SAID: Final = 500
+_LAST_ENTRIES: Final = 20
+"""Last entries in which the model's words before a call are searched."""
 MOST_ROUNDS: Final = 500
 """Maximum rounds in the timeline. The last rounds are shown."""
 _LONG: Final = frozenset({"text", "summary", "diff", "tests", "branch"})
@@ -295,6 +298,7 @@ async def render_parts(
     decided = [each for each in approvals if each.verdict]
     answers = {each.invocation.identifier: each for each in await store.read_answers(job.id)} if decided else {}
     answered = [(each, answers.get(each.call_id)) for each in decided[-MAX_ANSWERED:]]
+    said = await _find_said(store, job) if opened else ""
     outcome = read_outcome(await store.get(job.id)) if job.has_ended else None
     rounds = await store.rounds(job.id)
     actions = [
@@ -307,12 +311,22 @@ async def render_parts(
         "state": render("job_state.html", {**values, "why": describe_state(job)}),
         "facts": render("job_facts.html", {**values, "facts": list_facts(job)}),
         "waits": render(
-            "job_waits.html", {**values, "answered": answered, "opened": opened, "is_answered": is_answered}
+            "job_waits.html",
+            {**values, "answered": answered, "opened": opened, "is_answered": is_answered, "said": said},
         ),
         "actions": render("job_actions.html", {**values, "actions": [] if is_answered else actions}),
         "outcome": render("job_outcome.html", {**values, "outcome": outcome}),
         "rounds": render("job_rounds.html", {**values, "rounds": rounds[-MOST_ROUNDS:], "most_forked": job.rounds}),
     }
+
+
+async def _find_said(store: JobReader, job: JobSummary) -> str:
+    """Return the end of what the model said before its calls. They are among the last entries."""
+    entries = await store.read_entries(job.id, max(0, job.entries - _LAST_ENTRIES))
+    texts = [
+        each.item.text for each in entries if each.round == job.rounds and isinstance(each.item, AssistantCanister)
+    ]
+    return truncate_middle(" ".join(" ".join(texts).split()), _MAX_SAID)
 
 
 def list_facts(job: JobSummary) -> list[JobFact]:
