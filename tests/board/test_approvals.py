@@ -29,7 +29,7 @@ def centre(locator):
 def page(board, jobs, visit):
     claim = jobs.begin("Pay")
     jobs.run(claim.wait([payment(1)]))
-    page = visit(board).open()
+    page = visit(board, viewport={"width": 1200, "height": 1200}).open()  # both questions are in it
     page.clock.install()
     page.clock.pause_at("2030-01-01")
     page.goto(f"{board.url}jobs/{claim.job.id}")
