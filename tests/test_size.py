@@ -8,7 +8,7 @@ from pathlib import Path
 
 PACKAGE = Path(__file__).parents[1] / "src/callboard"
 BUDGETS = {
-    "servers": 17_285,
+    "servers": 17_299,
     "coding": 13_098,
     "wires": 9_032,
     "cli": 8_384,
