@@ -3,6 +3,7 @@
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from types import SimpleNamespace
 from typing import Any
 
 from callboard import Agent, Limits
@@ -19,6 +20,7 @@ class HttpResponse:
 
     status = 200
     content_type = "text/event-stream"
+    idle_limit = SimpleNamespace(is_patient=False)
 
     def __init__(self, body: bytes) -> None:
         self._body = body

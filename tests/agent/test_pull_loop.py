@@ -4,6 +4,7 @@ import asyncio
 import inspect
 import sys
 from contextlib import asynccontextmanager
+from types import SimpleNamespace
 
 from tests.tables import table
 
@@ -31,6 +32,7 @@ class Response:
 
     status = 200
     content_type = "text/event-stream"
+    idle_limit = SimpleNamespace(is_patient=False)
 
     def __init__(self, counts):
         self.headers = {}

@@ -86,7 +86,9 @@ def test_processes_that_open_it_together_make_the_tables_once(url):
 def test_a_database_of_another_version_is_refused(url, version, hint):
     with Database.open(url) as database:
         run_sql(database, f"UPDATE callboard_schema SET version = {version} RETURNING version")
-    with pytest.raises(CallerError, match=f"have version {version}, but this Callboard reads only version 4; .*{hint}"):
+    with pytest.raises(
+        CallerError, match=f"have version {version}, but this Callboard reads only version {tables.VERSION}; .*{hint}"
+    ):
         Database.open(url)
 
 

@@ -26,7 +26,6 @@ from callboard.profiles import ModeName, providers, resolve
 from callboard.providers.command import CommandModel
 from callboard.providers.http_exchange import ExchangeObserver
 from callboard.providers.http_model import NO_HEADERS, HttpModel, RetryMerger
-from callboard.providers.local.server import find_server
 from callboard.providers.transport import Transport
 from callboard.text.suggest import find_closest
 
@@ -161,6 +160,8 @@ def open_model(
         if base_url:
             hint = f"for an endpoint write {resolution.model}"
             raise CallerError("a local model has no base URL", path=name, hint=hint)
+        from callboard.providers.local.server import find_server  # noqa: PLC0415  # only a local model needs it
+
         server = find_server(resolution.model, resolution.profile.context_tokens, resolution.profile.cache_type)
         resolution = replace(resolution, profile=replace(resolution.profile, context_tokens=server.context.tokens))
         if tell is not None:

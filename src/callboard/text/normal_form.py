@@ -21,7 +21,10 @@ _CODE_POINT: Final = re.compile(r"(?<!\\)\\+(?:u([0-9a-f]{4})|u\{([0-9a-f]{1,6})
 _LINE_BREAK: Final = re.compile(r"(?<!\\)\\+[nr]")
 _TAB: Final = re.compile(r"(?<!\\)\\+t")
 _BACKSLASHES: Final = re.compile(r"\\+")
-_ESCAPE: Final = re.compile(r"\\(.)", re.DOTALL)
+_ESCAPE: Final = re.compile(
+    r"\\(?:u(d[89ab][0-9a-f]{2})\\u(d[c-f][0-9a-f]{2})|u([0-9a-f]{4})|u\{([0-9a-f]{1,6})\}|x([0-9a-f]{2})|(.))",
+    re.IGNORECASE | re.DOTALL,
+)
 _ESCAPED: Final = {"n": "\n", "r": "\r", "t": "\t", "b": "\b", "f": "\f"}
 _INVISIBLE: Final = frozenset({"Cf", "Cc", "Cs", "Mn"})
 """Categories of characters that do not show, or only change the one before them."""
@@ -55,7 +58,7 @@ def spellings(text: str) -> tuple[str, ...]:
     layers = [text]
     for _ in range(_LAYERS):
         undone = html.unescape(layers[-1])
-        decoded = _ESCAPE.sub(_unescape, _undo(undone)) if "\\" in undone else undone
+        decoded = _ESCAPE.sub(_unescape, undone) if "\\" in undone else undone
         if decoded == layers[-1]:
             break
         layers += [undone, decoded]
@@ -100,7 +103,10 @@ def _undo(text: str) -> str:
 
 
 def _unescape(escape: re.Match[str]) -> str:
-    return _ESCAPED.get(escape[1], escape[1])
+    """Decode one escape. The backslashes before it are escapes of their own."""
+    if escape[1]:
+        return _astral(escape)
+    return _ESCAPED.get(escape[6], escape[6]) if escape[6] else _decode(escape[3] or escape[4] or escape[5])
 
 
 def _astral(pair: re.Match[str]) -> str:
@@ -109,5 +115,9 @@ def _astral(pair: re.Match[str]) -> str:
 
 
 def _character(match: re.Match[str]) -> str:
-    code = int(match[1] or match[2] or match[3], 16)
+    return _decode(match[1] or match[2] or match[3])
+
+
+def _decode(hexadecimal: str) -> str:
+    code = int(hexadecimal, 16)
     return chr(code) if code <= 0x10FFFF else ""

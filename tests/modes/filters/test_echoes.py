@@ -204,6 +204,7 @@ COATS = [
 
 
 @example({"path": ["0", "["]}, str)
+@example({"path": "\\é"}, json.dumps)
 @given(st.dictionaries(st.sampled_from(["path", "query", "x"]), VALUES, max_size=3), st.sampled_from(COATS))
 def test_any_call_is_found_in_any_coat(arguments, coat):
     spelled = json.dumps({"name": "do_it", "arguments": arguments})

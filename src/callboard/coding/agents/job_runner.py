@@ -72,9 +72,9 @@ class JobRunner:
         self._deadline = self._began + timedelta(minutes=minutes, seconds=-self._seconds)
         self._notified: set[str] = set()
         self.pending: tuple[InvocationCanister, ...] = ()
+        """Calls that need an answer before the job continues."""
         self.find_schema: FindSchema = lambda _: None
         """Returns the schema of the tool of a pending call."""
-        """Calls that need an answer before the job continues."""
 
     @property
     def job(self) -> Job:

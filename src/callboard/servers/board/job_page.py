@@ -233,7 +233,7 @@ MAX_DIFF_LINES: Final = 3000
 MAX_ANSWERED: Final = 3
 """Maximum answered questions above the open ones."""
 _MAX_FACT: Final = 1000
-_MAX_SAID: Final = 500
+_MAX_WORDS: Final = 500
 _LAST_ENTRIES: Final = 20
 """Last entries in which the model's words before a call are searched."""
 MOST_ROUNDS: Final = 500
@@ -298,7 +298,7 @@ async def render_parts(
     decided = [each for each in approvals if each.verdict]
     answers = {each.invocation.identifier: each for each in await store.read_answers(job.id)} if decided else {}
     answered = [(each, answers.get(each.call_id)) for each in decided[-MAX_ANSWERED:]]
-    said = await _find_said(store, job) if opened else ""
+    words = await _find_words(store, job) if opened else ""
     outcome = read_outcome(await store.get(job.id)) if job.has_ended else None
     rounds = await store.rounds(job.id)
     actions = [
@@ -312,7 +312,7 @@ async def render_parts(
         "facts": render("job_facts.html", {**values, "facts": list_facts(job)}),
         "waits": render(
             "job_waits.html",
-            {**values, "answered": answered, "opened": opened, "is_answered": is_answered, "said": said},
+            {**values, "answered": answered, "opened": opened, "is_answered": is_answered, "words": words},
         ),
         "actions": render("job_actions.html", {**values, "actions": [] if is_answered else actions}),
         "outcome": render("job_outcome.html", {**values, "outcome": outcome}),
@@ -320,13 +320,13 @@ async def render_parts(
     }
 
 
-async def _find_said(store: JobReader, job: JobSummary) -> str:
+async def _find_words(store: JobReader, job: JobSummary) -> str:
     """Return the end of what the model said before its calls. They are among the last entries."""
     entries = await store.read_entries(job.id, max(0, job.entries - _LAST_ENTRIES))
     texts = [
         each.item.text for each in entries if each.round == job.rounds and isinstance(each.item, AssistantCanister)
     ]
-    return truncate_middle(" ".join(" ".join(texts).split()), _MAX_SAID)
+    return truncate_middle(" ".join(" ".join(texts).split()), _MAX_WORDS)
 
 
 def list_facts(job: JobSummary) -> list[JobFact]:
