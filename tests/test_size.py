@@ -14,7 +14,7 @@ BUDGETS = {
     "cli": 8_384,
     "jobs": 7_238,
     "dialects": 6_293,
-    "providers": 4_971,
+    "providers": 4_972,
     "mcp": 3_797,
     "evaluation": 3_268,
     "sandbox": 3_200,
@@ -27,7 +27,7 @@ BUDGETS = {
     "execution": 1_674,
     "core": 1_397,
     "telemetry": 1_271,
-    "text": 1_237,
+    "text": 1_247,
     "testing": 1_037,
     "profiles": 787,
     "adapters": 737,
@@ -36,7 +36,7 @@ BUDGETS = {
 }
 """Lines of each room, and of the modules beside the rooms ("root")."""
 FILES = 520
-TEST_LINES = 94_113
+TEST_LINES = 94_118
 
 
 def count_lines(folder):
