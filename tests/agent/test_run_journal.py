@@ -38,6 +38,9 @@ class MemoryJournal:
     async def save(self, items, progress, *, begins):
         self._write(lambda: (self.items.extend(items), setattr(self, "progress", progress)))
 
+    def declare(self, tools):
+        self.tools = [each.name for each in tools]
+
     async def begin_call(self, invocation, idempotent):
         if invocation.identifier in self.cached:
             return self.cached[invocation.identifier]

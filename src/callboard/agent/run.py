@@ -484,8 +484,7 @@ class Run(Generic[OutputT_co]):
         changes: dict[str, Any] = {"canisters": conversation, "conversation": conversation}
         if active.agent.context_window is not None:
             changes["canisters"] = active.agent.context_window.show(conversation)
-        if active.search is not None:
-            changes["tools"] = active.search.declarations(conversation)
+        changes["tools"] = self._declare(conversation)
         choice = active.request.tool_choice
         if action.last:
             changes["tool_choice"] = "none"
@@ -493,6 +492,11 @@ class Run(Generic[OutputT_co]):
             # A model that was forced to call is free to answer after its first call.
             changes["tool_choice"] = "auto"
         return _Reply(active, replace(active.request, **changes))
+
+    def _declare(self, conversation: Iterable[core.Canister]) -> tuple[core.ToolDeclaration, ...]:
+        """Return the tools to declare after this conversation."""
+        search = self._active.search
+        return self._active.request.tools if search is None else search.declarations(conversation)
 
     def _add_instructions(self, canisters: tuple[core.Canister, ...]) -> tuple[core.Canister, ...]:
         """Return the conversation with the current agent's instructions instead of the first ones."""
@@ -541,6 +545,8 @@ class Run(Generic[OutputT_co]):
 
     async def _save(self, journal: RunJournal, action: Action) -> None:
         """Save what leads to the action. If a hook looks at calls, it may wait, so the begin is saved later."""
+        if isinstance(action, CallModel):
+            journal.declare(self._declare(action.canisters))
         begins = isinstance(action, Execute) and len(action.invocations) > len(action.answered)
         await journal.save(action, begins=begins and self._active.agent.before_call is None)
 

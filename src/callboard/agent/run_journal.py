@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Sequence
 
 from msgspec.structs import replace
 
-from callboard.core import Canister, Clock, InvocationCanister, Journal, ResultCanister, RolledBack
+from callboard.core import Canister, Clock, InvocationCanister, Journal, ResultCanister, RolledBack, ToolDeclaration
 from callboard.loop import Action, Finish, Loop
 
 
@@ -58,6 +58,9 @@ class RunJournal:
         self.saved += len(grown)
         if any(isinstance(each, ResultCanister) for each in grown):
             self._ended.clear()
+
+    def declare(self, tools: Sequence[ToolDeclaration]) -> None:
+        self._journal.declare(tools)
 
     async def roll_back(self, rolled_back: RolledBack, saved: int) -> None:
         """Save that the conversation was rolled back, and that `saved` canisters of it are saved."""

@@ -14,7 +14,7 @@ import msgspec
 
 from callboard.core.canisters import Canister, InvocationCanister, ResultCanister
 from callboard.core.events import Event, RolledBack, RunState, Usage, Verdict
-from callboard.core.request import Request
+from callboard.core.request import Request, ToolDeclaration
 
 Clock: TypeAlias = Callable[[], datetime]
 """Returns the time in UTC."""
@@ -157,6 +157,10 @@ class Journal(CallJournal, Protocol):
 
         With `begins`, only calls follow; the items may then be saved when the first `begin_call` returns.
         """
+        ...
+
+    def declare(self, tools: Sequence[ToolDeclaration], /) -> None:
+        """Note the tools of the next request. They are saved with the next items."""
         ...
 
 

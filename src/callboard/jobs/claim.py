@@ -18,11 +18,12 @@ from typing import Any, NamedTuple, Unpack
 from msgspec.structs import replace
 from sqlalchemy import Connection, delete
 
-from callboard.core import AssistantCanister, InvocationCanister, ResultCanister
+from callboard.core import AssistantCanister, InvocationCanister, ResultCanister, ToolDeclaration
 from callboard.core.ports import Clock
 from callboard.errors import CallboardError
 from callboard.jobs import queries
 from callboard.jobs.database import Database
+from callboard.jobs.declared_tools import store_tools
 from callboard.jobs.entries import Item, MeasuredReply, encode_entry
 from callboard.jobs.job import END_STATES, Approval, CallIntent, Changes, DurableJob, DurableState, WaitsFor
 from callboard.jobs.queries import StoredJob
@@ -58,6 +59,8 @@ class _Write(NamedTuple):
     ends: str
     asks: tuple[Approval, ...]
     delay: float | None
+    tools: tuple[int, Sequence[ToolDeclaration]] | None
+    """Tools that the model sees from now on, and the number of entries before them."""
     written: asyncio.Future[None]
 
 
@@ -89,6 +92,8 @@ class Claim:
         """The job after all pending writes."""
         self.running: dict[str, str] = {}
         """Names of the calls that this runner is running, by their identifiers."""
+        self._tools: Sequence[ToolDeclaration] = ()
+        self._has_new_tools = False
         self._waiting: list[_Write] = []
         self._flushing: asyncio.Task[None] | None = None
         self._failure: CallboardError | None = None
@@ -106,6 +111,11 @@ class Claim:
             DatabaseUnavailable: The database cannot be written.
         """
         await self._write(items, changes)
+
+    def declare(self, tools: Sequence[ToolDeclaration]) -> None:
+        """Store the tools of the next request with the next write, if they have changed."""
+        if tools != self._tools:
+            self._tools, self._has_new_tools = tools, True
 
     async def begin_calls(self, calls: Iterable[InvocationCanister]) -> None:
         """Commit the start of these calls, before their tools start. Raises as `append`."""
@@ -189,9 +199,11 @@ class Claim:
                 ends,
                 tuple(asks),
                 delay,
+                (before.entries, self._tools) if self._has_new_tools else None,
                 written,
             )
         )
+        self._has_new_tools = False
         if self._flushing is None or self._flushing.done():
             self._flushing = asyncio.create_task(self._flush())
         await asyncio.shield(written)
@@ -219,6 +231,9 @@ class Claim:
             raise Superseded("another runner has the job, or it was ended", path=last.id)
         queries.add_rows(connection, entries, [row for write in batch for row in write.lines])
         queries.add_rows(connection, open_calls, [row for write in batch for row in write.begins])
+        for write in batch:
+            if write.tools is not None:
+                store_tools(connection, key, *write.tools)
         if ends := [write.ends for write in batch if write.ends]:
             connection.execute(delete(open_calls).where(open_calls.c.job == key, open_calls.c.call_id.in_(ends)))
         queries.ask(connection, key, batch[-1].asks, last.updated_at)

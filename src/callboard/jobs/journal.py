@@ -84,6 +84,9 @@ class JobJournal:
         # Retrieve the exception, so that asyncio does not warn: the next write raises it again.
         self._saving.add_done_callback(lambda saving: saving.cancelled() or saving.exception())
 
+    def declare(self, tools: Sequence[core.ToolDeclaration]) -> None:
+        self._segment.claim.declare(tools)
+
     async def begin_call(self, invocation: core.InvocationCanister, idempotent: bool) -> None:
         """Commit the start of a call that is not idempotent, and wait for its reply's commit."""
         if not idempotent:

@@ -24,6 +24,7 @@ from callboard.errors import CallboardError, CallerError
 from callboard.jobs import queries
 from callboard.jobs.claim import Claim, Enqueue, LeftToOthers, Superseded
 from callboard.jobs.database import Database
+from callboard.jobs.declared_tools import copy_tools, remove_tools
 from callboard.jobs.engine import enqueue
 from callboard.jobs.entries import Item, encode_entry
 from callboard.jobs.job import (
@@ -350,9 +351,11 @@ class DurableStore(JobReader):
 
         def make(connection: Connection, job: DurableJob) -> DurableJob:
             key = queries.add_job(connection, job)
-            count = queries.copy_entries(connection, queries.key_of(connection, source.id), key, at_round)
+            source_key = queries.key_of(connection, source.id)
+            count = queries.copy_entries(connection, source_key, key, at_round)
             if change is not None:
                 count = queries.change_entry(connection, key, change)
+            copy_tools(connection, source_key, key, count)
             connection.execute(update(jobs).where(jobs.c.key == key), {"entries": count})
             return replace(job, entries=count)
 
@@ -369,6 +372,7 @@ class DurableStore(JobReader):
             if not stored.job.has_ended:
                 hint = f"callboard jobs cancel {job.id} ends it"
                 raise CallerError(f"the job is {stored.job.state}", path=job.id, hint=hint)
+            remove_tools(connection, stored.key)
             for table in PARTS:
                 connection.execute(delete(table).where(table.c.job == stored.key))
             connection.execute(delete(jobs).where(jobs.c.key == stored.key))

@@ -25,7 +25,7 @@ from callboard.text.surrogates import encode_json, escape_surrogates
 
 T = TypeVar("T", bound=msgspec.Struct)
 
-VERSION: Final = 5
+VERSION: Final = 6
 """Version of the tables. It increases when they change."""
 _OLDEST: Final = 3
 """Oldest version that is updated in place."""
@@ -128,6 +128,20 @@ drafts = sa.Table(
 )
 """Replies that models are writing. `entries` is the number of the job's entries before the reply."""
 
+declarations = sa.Table(
+    f"{PREFIX}declarations", _tables, sa.Column("digest", sa.Text, primary_key=True), *_texts("line")
+)
+"""Sets of tools that models saw, by their digests. See `declared_tools.py`."""
+
+job_tools = sa.Table(
+    f"{PREFIX}job_tools",
+    _tables,
+    _job_key(),
+    sa.Column("entries", sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column("digest", sa.Text, nullable=False, index=True),
+)
+"""The sets of each job. `entries` is the number of the job's entries before the set was declared."""
+
 notifications = sa.Table(
     f"{PREFIX}notifications",
     _tables,
@@ -198,7 +212,7 @@ PARTS: Final[Iterable[sa.Table]] = (documents, entries, open_calls, approvals, d
 
 
 def has_tables(connection: sa.Connection, place: str) -> bool:
-    """Return whether all tables exist. Versions 4 and 5 only add a table and a column to version 3.
+    """Return whether all tables exist. Versions 4 to 6 only add tables and a column to version 3.
 
     Raises:
         CallerError: Another version of Callboard made them, or another program made the file.

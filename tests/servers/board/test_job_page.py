@@ -19,6 +19,7 @@ from callboard.core import (
     RoundStarted,
     SupervisorCanister,
     TextPiece,
+    ToolDeclaration,
     ToolError,
     UserCanister,
 )
@@ -52,6 +53,21 @@ async def make_ended(store, *items, **fields):
 def visible(page):
     """The text of a page without its tags, entities read."""
     return html.unescape(re.sub(r"<[^>]+>", " ", page))
+
+
+def test_a_page_shows_the_tools_that_the_model_saw(run, job_store, browser):
+    claim = run(begin, job_store)
+    page = browser.get(f"/board/jobs/{claim.job.id}").text
+    assert 'id="tools"' not in page
+    schema = {"type": "object", "properties": {"to": {"type": "string"}}, "required": ["to"]}
+    claim.declare((ToolDeclaration("deploy", f"Deploy the release. {HOSTILE}", schema),))
+    run(claim.append, [AssistantCanister("On it.")], rounds=1)
+    page = browser.get(f"/board/jobs/{claim.job.id}").text
+    assert HOSTILE not in page
+    tools = visible(page.partition('id="tools"')[2])
+    assert "Tools: 1" in tools
+    for text in ("deploy", "Deploy the release.", '"required": ['):
+        assert text in tools
 
 
 def test_a_page_shows_what_was_said_and_called(run, job_store, browser):

@@ -25,6 +25,7 @@ from callboard import __version__
 from callboard.coding.job import UNTESTED
 from callboard.core import AssistantCanister, Event
 from callboard.jobs.activity import find_new_pieces, read_activities, read_draft
+from callboard.jobs.declared_tools import read_tools
 from callboard.jobs.job import END_STATES, QUEUE, Approval, DurableJob, JobSummary
 from callboard.jobs.queries import JobReader, JobRound
 from callboard.jobs.streams import Subscription
@@ -118,6 +119,7 @@ async def show_job(
         window=window,
         earlier=window.after,
         articles=articles,
+        tools={tool.name: tool for each in await read_tools(store.database, job.id) for tool in each.tools},
         parts=await render_parts(
             board,
             board.values(request),

@@ -64,6 +64,10 @@ MAX_TEXT: Final = 2000
 """Maximum characters of a description from a server or a tool."""
 
 
+MAX_SCHEMA: Final = 16_000
+"""Maximum characters of the parameters of a tool."""
+
+
 @cache
 def environment() -> Environment:
     made = Environment(
@@ -87,6 +91,7 @@ def environment() -> Environment:
         remarks=list_remarks,
         markdown=render_markdown,
         pretty=format_json_text,
+        parameters=format_parameters,
     )
     return made
 
@@ -113,6 +118,11 @@ def format_json(value: Any) -> str:
     """Return JSON over several lines for editing. Invisible characters are escaped, so that they survive the edit."""
     text = json.dumps(value, indent=2, ensure_ascii=False)
     return text.translate({ord(char): json.dumps(char)[1:-1] for char in set(text) if make_visible(char) != char})
+
+
+def format_parameters(schema: Mapping[str, Any]) -> str:
+    """Return the JSON Schema of a tool's arguments, cut."""
+    return truncate(format_json(schema), MAX_SCHEMA)
 
 
 def cut(text: str) -> str:
