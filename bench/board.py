@@ -174,7 +174,7 @@ def follow(page, url: str, store: DurableStore) -> list[float]:
     with start_blocking_portal() as portal:
         claim = portal.call(begin)
         page.goto(f"{url}jobs/{claim.job.id}")
-        wait_for(page, "document.getElementById('status').textContent === 'live'")
+        wait_for(page, "document.getElementById('status').textContent === 'Live'")
         page.evaluate(WATCH)
         for number in range(ENTRIES):
             began = portal.call(say, claim, number)

@@ -121,7 +121,7 @@ def test_while_approval_is_asked(spawn, script):
     finally:
         os.close(ours)
         os.close(theirs)
-    assert ended(seen) == ["-> act()", "act asks for approval before each call: {}", "run act? [y]es, [n]o"]
+    assert ended(seen) == ["-> act()", "act always needs approval: {}", "run act? [y]es, [n]o"]
     assert (seen.out, seen.results) == ("", CANCELLED)
 
 

@@ -38,7 +38,7 @@ def test_a_reply_is_seen_while_it_comes(gates, visit):
         page = visit(board).open("jobs")
         thread, events = begin_run(board)
         page.get_by_role("link", name="Slow please").click()
-        expect(page.locator("#status")).to_have_text("live")
+        expect(page.locator("#status")).to_have_text("Live")
         (gates / "half a").touch()
         expect(page.locator("#pieces")).to_contain_text("half a")
         expect(page.locator("#log")).not_to_contain_text("half a")

@@ -26,7 +26,7 @@ def test_pages_of_one_browser_are_many(board, jobs, visit):
     claim = jobs.begin("Count", [UserCanister("Count")])
     visitor = visit(board)
     page = visitor.open(f"jobs/{claim.job.id}")
-    expect(page.locator("#status")).to_have_text("live")
+    expect(page.locator("#status")).to_have_text("Live")
     hide = "Object.defineProperty(document, 'hidden', {{ value: {}, configurable: true }});"
     tell = "document.dispatchEvent(new Event('visibilitychange'))"
     page.evaluate(hide.format("true") + tell)

@@ -112,7 +112,7 @@ def test_each_page_is_accessible(theme, board, scene, visit, look):
         ("approval", f"jobs/{waiting}"),
     ]:
         page.goto(board.url + path)
-        expect(page.locator("#status")).to_have_text("live")
+        expect(page.locator("#status")).to_have_text("Live")
         assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
         look(page, f"board-{name}" if theme == "light" else PICTURES.get((theme, name), ""))
     page.goto(board.url + "jobs/nothing")

@@ -72,8 +72,8 @@ def test_the_pages_of_requests(gateway, visit, look, options):
         gateway.ask(question, **{"session-id": "run of today", "user-agent": "codex_exec/0.169"})
     visitor = visit(gateway, **options)
     page = visitor.open("requests")
-    expect(page.locator("#status")).to_have_text("live")
-    expect(page.locator("#rows")).to_contain_text("calls from text: 1")
+    expect(page.locator("#status")).to_have_text("Live")
+    expect(page.locator("#rows")).to_contain_text("1 call from text")
     look(page, "" if options else "board-requests")
     page.get_by_label("With").select_option("recovered")
     page.get_by_role("button", name="Filter").click()
@@ -88,7 +88,7 @@ def test_the_pages_of_requests(gateway, visit, look, options):
 
 def test_a_request_is_seen_without_loading_the_page_anew(gateway, visit):
     page = visit(gateway).open("requests?model=gpt-5")
-    expect(page.locator("#status")).to_have_text("live")
+    expect(page.locator("#status")).to_have_text("Live")
     expect(page.locator("#rows")).to_contain_text("No matching requests")
     gateway.ask("Hi", "gpt-5")
     expect(page.locator("#rows tbody tr")).to_have_count(1)
@@ -99,7 +99,8 @@ def test_a_session_is_one_row_and_opens_to_its_turns(gateway, visit, look, optio
     named = {"x-session-id": f"ses_{len(options)}_{len(str(options))}", "user-agent": "opencode/1.18 ai-sdk"}
     gateway.ask("The forecast for Oslo?", **named)
     page = visit(gateway, **options).open("requests")
-    page.locator("#sessions tbody a").first.click()
+    page.get_by_role("link", name="Sessions").click()
+    page.get_by_role("link", name="opencode: The forecast for Oslo?").first.click()
     expect(page.get_by_role("heading", level=1)).to_contain_text("opencode")
     turns = page.get_by_role("region", name="Turns").locator("tbody tr")
     expect(turns).to_have_count(1)

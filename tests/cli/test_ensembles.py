@@ -88,7 +88,7 @@ def test_the_built_in_ensemble(ask, tmp_path, monkeypatch):
         '-> read_file(path="notes.txt")',
         "<- Buy milk.",
         '-> write_file(path="x", content="y")',
-        'write_file asks for approval before each call: {"path": "x", "content": "y"}',
+        'write_file always needs approval: {"path": "x", "content": "y"}',
         "there is no terminal to ask: denied",
         "<- Error: write_file may not run: the answer was no",
     ]

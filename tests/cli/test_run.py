@@ -237,7 +237,7 @@ def test_a_tool_that_wants_approval_is_denied_where_nobody_is(ask, toolbox):
     assert re.fullmatch(r"deploy: Denied by nobody \(terminal\) at [-0-9]{10} [:0-9]{8} UTC", lines.pop(3))
     assert lines == [
         "-> deploy()",
-        "deploy asks for approval before each call: {}",
+        "deploy always needs approval: {}",
         "there is no terminal to ask: denied",
         "<- Error: deploy may not run: the answer was no",
     ]

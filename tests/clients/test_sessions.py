@@ -28,7 +28,7 @@ def test_two_runs_of_a_client_are_two_sessions(given, run):
             for _ in range(2):
                 ran = await run(client, "Look.", url=served.url, model="some-model")
                 assert (ran.code, ran.answer) == (0, "It failed."), ran
-            return Traffic(served.gateway, served.request_log).sessions()
+            return await Traffic(served.gateway, served.request_log).sessions()
 
     sessions = asyncio.run(scenario())
     assert [(each.client_name, each.turns) for each in sessions] == [(name, 2)] * 2

@@ -223,7 +223,7 @@ def _judge(about: _Subject, rules: Sequence[_Rule], invoker: Invoker) -> Decisio
     if unclear is not None:
         return unclear
     if invoker.approval and not about.further:
-        return Decision("ask", f"{invoker.name} asks for approval before each call")
+        return Decision("ask", f"{invoker.name} always needs approval")
     return Decision("allow", _NO_RULE)
 
 

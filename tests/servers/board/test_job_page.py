@@ -321,6 +321,33 @@ def test_a_waiting_call_is_separate_from_the_conversation(run, job_store, browse
     assert "<script>alert" not in page
 
 
+def test_questions_that_are_open_are_counted(run, job_store, browser):
+    async def wait():
+        claim = await make_job(job_store)
+        calls = [Approval(call_id=f"c{number}", name="deploy", digest=f"d{number}") for number in (1, 2)]
+        question = Approval(call_id="q", name="ask", digest="q", is_question=True)
+        await claim.wait([*calls, question], reason="3 calls wait")
+        return claim.job.id
+
+    async def answer(call, verdict, **fields):
+        await job_store.answer(job, call, verdict, digest=call.replace("c", "d"), **fields)
+
+    job = run(wait)
+    words = []
+    for call in ("c1", "c2", None):
+        words.append(
+            [re.search(r'Needs [^<"]*', browser.get(path).text)[0] for path in (f"/board/jobs/{job}", "/board/jobs")]
+        )
+        if call:
+            run(answer, call, "allow")
+    assert [page.strip() for page, _ in words] == [
+        "Needs your approval (2 calls) and your answer (1 question)",
+        "Needs your approval (1 call) and your answer (1 question)",
+        "Needs your answer (1 question)",
+    ]
+    assert [each.partition(",")[0] for _, each in words] == [page.strip() for page, _ in words]
+
+
 def test_nothing_of_what_waits_is_invisible_or_turned_around(run, job_store, browser):
     job = run(make_waiting, job_store, arguments={"to": "test\u202eprod\u200b", "n": ["\u2028"]})
     page = browser.get(f"/board/jobs/{job.id}").text

@@ -18,7 +18,7 @@ def test_a_list_has_the_newest_first_and_says_for_whom_they_wait(run, job_store,
     waiting = run(make_waiting, job_store)
     page = browser.get("/board/jobs").text
     assert rows(page) == [waiting.id, ended.id]
-    assert "waiting for your approval" in page
+    assert "Needs your approval (1 call)" in page
     before, _, _ = page.partition('id="states"')
     assert f'href="/board/jobs/{waiting.id}#waits"' in before
     assert "<code>deploy</code>" in before

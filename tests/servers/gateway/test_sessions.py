@@ -38,7 +38,7 @@ def traffic(serving, logged):
             while any(entry.is_live for entry in served.request_log.newest()):  # noqa: ASYNC110  # it ends after its answer
                 await asyncio.sleep(0)
             found = Traffic(served.gateway, served.request_log)
-            sessions = found.sessions()
+            sessions = await found.sessions()
             return sessions, [await found.turns(each.identifier) for each in sessions]
 
     return run
@@ -155,7 +155,7 @@ async def test_a_session_outlives_its_requests_in_the_log(serving, logged):
         for _ in range(5):
             await served.post("chat", {"model": "gpt-5", **BODIES["chat"]}, headers)
         found = Traffic(served.gateway, served.request_log)
-        [session] = found.sessions()
+        [session] = await found.sessions()
         turns = await found.turns(session.identifier)
     assert session.turns == 5
     assert [row.number for row in turns] == [4, 5]

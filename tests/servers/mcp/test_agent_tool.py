@@ -50,7 +50,7 @@ async def test_its_approvals_are_asked_of_the_clients_user(talk, answer, result)
     server = ToolServer([agent_ensemble(Agent(model, [deploy]))])
     async with talk(server, elicitation_callback=asked) as client:
         await client.call_tool("run", {"prompt": "go"})
-    assert asked.asked == ["deploy asks for approval before each call: deploy {}"]
+    assert asked.asked == ["deploy always needs approval: deploy {}"]
     assert model.requests[1].canisters[-1].text.startswith(result)
 
 

@@ -153,7 +153,7 @@ async def test_a_user_is_asked_before_what_wants_approval(talk, answer, text):
     asked = User(answer)
     async with talk(ToolServer([HOME]), elicitation_callback=asked) as client:
         result = await client.call_tool("deploy", {"where": "mars"})
-    assert asked.asked == ['deploy asks for approval before each call: deploy {"where": "mars"}']
+    assert asked.asked == ['deploy always needs approval: deploy {"where": "mars"}']
     assert result.content[0].text == text
 
 

@@ -147,7 +147,7 @@ class JobRunner:
 
     def _finish(self, missing: tuple[str, ...], phase: str, why: str) -> Job:
         if missing:
-            return self.end("failed", why or f"the evidence of the phase {phase!r} does not hold")
+            return self.end("failed", why or f"stopped in the phase {phase!r}: {missing[0].rstrip('.')}")
         return self.end("completed", "")
 
     @property

@@ -261,7 +261,7 @@ class EntryView:
             case ModelChanged(model=model, why=why):
                 return [EntryBlock("step", f"{model} continues", why)]
             case Nested(name=name, event=RunEnded(state=state)):
-                return [EntryBlock("note", "A run within this one", _join_words(name, state))]
+                return [EntryBlock("note", "Inner run ended", _join_words(name, state))]
             case _ if type(item) in _NOTES:
                 title, describe = _NOTES[type(item)]
                 return [EntryBlock("note", title, describe(item))]
@@ -357,8 +357,8 @@ _NOTES: Final[Mapping[type, tuple[str, Callable[[Any], str]]]] = {
     ApprovalAnswered: ("Approval", lambda event: _join_words(event.invocation.name, event.describe())),
     HandedOver: ("Handed over", lambda event: event.agent),
     RolledBack: ("Rolled back", lambda event: f"to the first {event.to} items of the conversation"),
-    ReplyFailed: ("The reply failed", lambda event: _join_words(event.message, event.hint)),
-    RunEnded: ("The run ended", lambda event: event.state),
-    PhaseEnded: ("The phase ended", lambda step: _join_words(step.name, "; ".join(step.missing))),
-    Resumed: ("Another process goes on", lambda step: ""),
+    ReplyFailed: ("Reply failed", lambda event: _join_words(event.message, event.hint)),
+    RunEnded: ("Run ended", lambda event: event.state),
+    PhaseEnded: ("Phase ended", lambda step: _join_words(step.name, " ".join(step.missing))),
+    Resumed: ("Another process continues", lambda step: ""),
 }

@@ -8,7 +8,7 @@ Law: each entry is shown once, even if connections break and servers restart.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
 from datetime import datetime
 from hashlib import sha256
 from types import MappingProxyType
@@ -40,7 +40,7 @@ from callboard.servers.board.browser import (
 )
 from callboard.servers.board.edited_arguments import ArgumentField, list_fields
 from callboard.servers.board.entry_view import DiffLine, EntryView, PieceView, show_arguments, split_diff
-from callboard.servers.board.templating import format_duration, render
+from callboard.servers.board.templating import format_duration, format_plural, render
 from callboard.text.display import display
 from callboard.text.truncate import truncate, truncate_middle
 
@@ -252,17 +252,24 @@ class JobFact(NamedTuple):
     link: str = ""
 
 
-def describe_state(job: JobSummary) -> str:
-    """Return why a job is in its state, and for whom it waits."""
-    waits = (
-        f"waiting for {_WAITS.get(job.waits_for, job.waits_for)}" if job.state == "waiting" and job.waits_for else ""
-    )
-    if job.state == "pending":
-        waits = "waiting for a worker"
-    if job.cancel_requested and job.state == "running":
-        waits = "is being cancelled"
-    reason = job.error or job.reason
-    return "; ".join([display(each, _MAX_FACT) for each in (waits, reason) if each and each != job.state])
+def describe_state(job: JobSummary, questions: Collection[Approval] = ()) -> str:
+    """Return why a job is in its state, and for whom it waits. `questions` are open."""
+    waits, reason = "", job.error or job.reason
+    if job.state == "waiting" and (waits := _WAITS.get(job.waits_for, "")):
+        reason = reason if job.waits_for == "rate_limit" else ""  # it counts the calls that were open at first
+        waits = _describe_questions(questions) or waits
+    elif job.state == "pending":
+        waits = "Waiting for a worker"
+    elif job.state == "running" and job.cancel_requested:
+        waits = "Is being cancelled"
+    return " · ".join([display(each, _MAX_FACT) for each in (waits, reason) if each and each != job.state])
+
+
+def _describe_questions(questions: Collection[Approval]) -> str:
+    answers = sum(each.is_question for each in questions)
+    needs = ((len(questions) - answers, "your approval", "call"), (answers, "your answer", "question"))
+    counted = [f"{what} ({format_plural(number, noun)})" for number, what, noun in needs if number]
+    return f"Needs {' and '.join(counted)}" if counted else ""
 
 
 def look_subject(job: str, call: str, digest: str) -> str:
@@ -310,7 +317,7 @@ async def render_parts(
         ("keep", "Keep as a test", job.has_ended and common["can_keep"]),
     ]
     return {
-        "state": render("job_state.html", {**values, "why": describe_state(job)}),
+        "state": render("job_state.html", {**values, "why": describe_state(job, [each for each, *_ in opened])}),
         "facts": render("job_facts.html", {**values, "facts": list_facts(job)}),
         "waits": render(
             "job_waits.html",
@@ -341,9 +348,9 @@ def list_facts(job: JobSummary) -> list[JobFact]:
         JobFact("Rounds", f"{job.rounds:,}"),
         JobFact("Calls", f"{job.calls:,}"),
         JobFact("Tokens in", f"{usage['input']:,}" if usage.get("input") else ""),
-        JobFact("of them cached", f"{usage['cached']:,}" if usage.get("cached") else ""),
+        JobFact("Cached tokens", f"{usage['cached']:,}" if usage.get("cached") else ""),
         JobFact("Tokens out", f"{usage['output']:,}" if usage.get("output") else ""),
-        JobFact("of them reasoning", f"{usage['reasoning']:,}" if usage.get("reasoning") else ""),
+        JobFact("Reasoning tokens", f"{usage['reasoning']:,}" if usage.get("reasoning") else ""),
         JobFact("Cost", format_cost(job.cost)),
         JobFact("Created", "", job.created_at),
         JobFact("Started", "", job.started_at),
@@ -455,7 +462,7 @@ def _describe(value: Any, levels: int = 5) -> str:
 
 
 _WAITS: Final = {
-    "approval": "your approval",
-    "question": "your answer",
-    "rate_limit": "a provider's rate limit",
+    "approval": "Needs your approval",
+    "question": "Needs your answer",
+    "rate_limit": "Waiting for a provider's rate limit",
 }

@@ -10,6 +10,7 @@ the page after an answer shows no question.
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import date, timedelta
@@ -35,11 +36,13 @@ from callboard.servers.board.charts import DAYS, chart_costs
 from callboard.servers.board.edited_arguments import read_edited
 from callboard.servers.board.job_page import describe_state, look_subject
 from callboard.servers.board.login import LOOK_SECONDS, name_session
+from callboard.servers.board.session_rows import KIND, list_with_sessions, select_sessions
 from callboard.servers.board.templating import now, render
 from callboard.servers.gateway.traffic_values import KeptReply
 
 if TYPE_CHECKING:
     from callboard.servers.board.app import Board
+    from callboard.servers.gateway.traffic_values import SessionRow
 
 VERDICTS: Final[dict[str, Literal["allow", "deny"]]] = {
     "allow": "allow",
@@ -165,11 +168,15 @@ ORDERS: Final[tuple[JobOrder, ...]] = get_args(JobOrder)
 
 
 class ListedJob(NamedTuple):
-    """A row of the list. `why` says for whom the job waits, or why it ended; `activity` what it does."""
+    """A row of the list. `why` says for whom the job waits, or why it ended; `activity` what it does.
+
+    `is_session` is True for a session of the gateway.
+    """
 
     job: JobSummary
     why: str
     activity: JobActivity | None
+    is_session: bool
 
 
 _CHECKS: Final[Mapping[str, Callable[[str], object]]] = {
@@ -226,12 +233,14 @@ class Search(NamedTuple):
 def routes(board: Board) -> Sequence[BaseRoute]:
     async def show(request: Request) -> Response:
         search, today = Search.read(request.query_params), now().date()
+        choices, sessions = await board.jobs.store.read_choices(), await _read_sessions(board)
         return board.render(
             request,
             "jobs.html",
             parts=await _render_parts(board, board.values(request), search),
             search=search,
-            choices=await board.jobs.store.read_choices(),
+            kinds=[*choices.kinds, *([KIND] if sessions else [])],
+            models=sorted({*choices.models, *[name for each in sessions for name in each.models]}),
             costs=chart_costs(await board.jobs.store.read_costs(today - timedelta(days=DAYS)), today),
             states=STATES,
             orders=ORDERS,
@@ -250,24 +259,36 @@ def routes(board: Board) -> Sequence[BaseRoute]:
     ]
 
 
+async def _read_sessions(board: Board, limit: int = sys.maxsize) -> Sequence[SessionRow]:
+    return [] if board.parts.traffic is None else await board.parts.traffic.sessions(limit)
+
+
 async def _render_parts(board: Board, common: Mapping[str, Any], search: Search) -> dict[str, Markup]:
     """Render the parts of the page that change, by the ids of their elements."""
     store = board.jobs.store
     order: JobOrder = next((each for each in ORDERS if each == search.order), "newest")
     before = (search.page - 1) * PAGE_SIZE
-    listed = await store.list(search.chosen_jobs(), order=order, offset=before, limit=PAGE_SIZE + 1)
-    today = now().date()
+    chosen, questions, today = search.chosen_jobs(), await store.open_questions(), now().date()
+    every = await _read_sessions(board)
+    sessions = select_sessions(every, chosen)
+    listed = await list_with_sessions(store, chosen, sessions, order=order, offset=before, limit=PAGE_SIZE + 1)
+    shown = {each.id for each in sessions}
     activities = await read_activities(store.database, [job.id for job in listed if job.state == "running"])
     values: dict[str, Any] = {
         **common,
         "search": search,
         "today": today,
-        "rows": [ListedJob(job, describe_state(job), activities.get(job.id)) for job in listed[:PAGE_SIZE]],
+        "rows": [
+            ListedJob(job, describe_state(job, its), activities.get(job.id), job.id in shown)
+            for job in listed[:PAGE_SIZE]
+            for its in ([each for each in questions if each.job_id == job.id],)
+        ],
+        "session_count": len(every),
         "has_more": len(listed) > PAGE_SIZE,
         "figures": await store.read_figures(today),
         "budget": board.parts.read_budget(),
         "states": STATES,
-        "asked": await store.open_questions(),
+        "asked": questions,
     }
     return {name: render(f"jobs_{name}.html", values) for name in ("waiting", "figures", "states", "rows", "more")}
 
@@ -278,7 +299,8 @@ async def _follow(board: Board, common: Mapping[str, Any], search: Search) -> As
     seen: Any = None
     parts: dict[str, Markup] = {}
     while True:
-        state = (await store.last_change(), [each.digest for each in await store.open_questions()])
+        latest = await _read_sessions(board, PAGE_SIZE)
+        state = (await store.last_change(), [each.digest for each in await store.open_questions()], latest)
         if state != seen:
             fresh = await _render_parts(board, common, search)
             changed = {name: markup for name, markup in fresh.items() if parts.get(name) != markup}

@@ -180,7 +180,7 @@ async def _render_session(board: Board, values: Mapping[str, Any], identifier: s
     session = traffic_of(board).find_session(identifier)
     if session is None:
         hint = "the gateway has only its latest sessions since it started"
-        raise CallerError("this session is not known, or no longer", path=identifier[:100], hint=hint)
+        raise CallerError("this session is no longer kept", path=identifier[:100], hint=hint)
     rows = await traffic_of(board).turns(identifier)
     key = digest((session, rows))
     markup = render("session_parts.html", {**values, "session": session, "rows": rows, "key": key})
@@ -208,7 +208,7 @@ def routes(board: Board) -> Sequence[BaseRoute]:
     async def show(request: Request) -> Response:
         query = _read_query(request)
         page = await traffic_of(board).page(query.row_filter, query.before)
-        parts = _render_parts(board, board.values(request), page, query)
+        parts = await _render_parts(board, board.values(request), page, query)
         return board.render(
             request,
             "requests.html",
@@ -239,7 +239,7 @@ async def _follow(board: Board, values: Mapping[str, Any], query: ListQuery) -> 
     keys: dict[str, str] = {}
     while True:
         page = await traffic_of(board).page(query.row_filter, query.before)
-        parts = _render_parts(board, values, page, query, keys)
+        parts = await _render_parts(board, values, page, query, keys)
         if parts:
             keys |= {name: key for name, (key, _) in parts.items()}
             yield PageUpdate(event="parts", data={name: markup for name, (_, markup) in parts.items()})
@@ -247,7 +247,7 @@ async def _follow(board: Board, values: Mapping[str, Any], query: ListQuery) -> 
             return
 
 
-def _render_parts(
+async def _render_parts(
     board: Board,
     values: Mapping[str, Any],
     page: RowPage,
@@ -255,10 +255,10 @@ def _render_parts(
     known: Mapping[str, str] = MappingProxyType({}),
 ) -> dict[str, tuple[str, Markup]]:
     """Render the parts of the page, with their keys. Parts whose key is known are skipped."""
-    backends, sessions = traffic_of(board).backends(), traffic_of(board).sessions()
+    backends, sessions = traffic_of(board).backends(), await traffic_of(board).sessions()
     more: dict[str, dict[str, Any]] = {
         "backends": {"backends": backends},
-        "sessions": {"sessions": sessions},
+        "sessions": {"sessions": [] if board.parts.jobs else sessions},  # the list of jobs has them
         "rows": {
             "page": page,
             "next_page": query._replace(before=page.cursor).encode() if page.cursor else "",

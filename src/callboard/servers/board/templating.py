@@ -81,6 +81,7 @@ def environment() -> Environment:
     made.globals["assets"] = ASSETS
     made.filters.update(
         count=format_count,
+        plural=format_plural,
         tokens=format_tokens,
         cost=format_cost,
         duration=format_duration,
@@ -104,6 +105,11 @@ def render(template: str, values: Mapping[str, Any]) -> Markup:
 def format_count(number: int) -> str:
     """1234567 as 1,234,567."""
     return f"{number:,}"
+
+
+def format_plural(number: int, noun: str) -> str:
+    """A number with a noun: 1 call, 2 calls."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def format_tokens(number: int) -> str:
@@ -160,6 +166,6 @@ def now() -> datetime:
 
 
 def list_remarks(row: RequestRow) -> list[str]:
-    counts = (("calls from text", row.recovered), ("repaired", row.repaired), ("lost", len(row.dropped)))
+    counts = (("call", "from text", row.recovered), ("repair", "", row.repaired), ("field", "lost", len(row.dropped)))
     again = [f"asks {row.again_of} again"] if row.again_of else []
-    return [*[f"{name}: {count}" for name, count in counts if count], *again]
+    return [*[f"{format_plural(count, noun)} {what}".strip() for noun, what, count in counts if count], *again]

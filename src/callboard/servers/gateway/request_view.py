@@ -155,6 +155,7 @@ def view_session(session: RequestSession) -> SessionRow:
     return SessionRow(
         identifier=session.identifier,
         name=display(session.name),
+        question=session.question,
         client=display(session.client),
         key=session.key,
         at=session.at,

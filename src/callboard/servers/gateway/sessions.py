@@ -72,6 +72,8 @@ class RequestSession(msgspec.Struct, kw_only=True, eq=False):
     identifier: str
     name: str = ""
     """The client's own name of the session, cut. "" if the client sends none."""
+    question: str = ""
+    """First words of the first question that somebody looked at."""
     client: str
     key: str
     at: float

@@ -81,17 +81,25 @@ class Traffic:
 
     async def page(self, row_filter: RowFilter, before: str = "", limit: int = PAGE_SIZE) -> RowPage:
         """Return a page of the list. `before` is the cursor of the page before."""
+        return select_page(await self._read_rows(), row_filter, before, limit)
+
+    async def sessions(self, limit: int = PAGE_SIZE) -> list[SessionRow]:
+        """Return the sessions with the latest requests."""
+        await self._read_rows()
+        return [view_session(each) for each in self._log.sessions.newest()[:limit]]
+
+    async def _read_rows(self) -> list[RequestRow]:
+        """Return the rows of the log, newest first. Each session gets its first question."""
         rows: list[RequestRow] = []
-        for entry in list(self._log.newest()):
+        for entry in list(self._log.newest())[::-1]:
             if entry.view is None:
                 await asyncio.sleep(0)  # let other tasks run before each new row
             if not entry.is_gone:
-                rows.append(await run_in_thread_if_large(entry.cost, partial(view_row, entry)))
-        return select_page(rows, row_filter, before, limit)
-
-    def sessions(self, limit: int = PAGE_SIZE) -> list[SessionRow]:
-        """Return the sessions with the latest requests."""
-        return [view_session(each) for each in self._log.sessions.newest()[:limit]]
+                row = await run_in_thread_if_large(entry.cost, partial(view_row, entry))
+                rows.append(row)
+                if (session := entry.session) is not None:
+                    session.question = session.question or row.question
+        return rows[::-1]
 
     def find_session(self, identifier: str) -> SessionRow | None:
         session = self._log.sessions.get(identifier)
@@ -217,7 +225,7 @@ class Traffic:
         entry = self._log.get(identifier)
         if entry is None:
             hint = "the log has only the last requests of a running gateway"
-            raise CallerError("this request is not in the log, or no longer", path=identifier[:100], hint=hint)
+            raise CallerError("this request is no longer kept", path=identifier[:100], hint=hint)
         return entry
 
     def _conversation(self, entry: LoggedRequest) -> Request:

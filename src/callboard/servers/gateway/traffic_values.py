@@ -91,6 +91,8 @@ class SessionRow(msgspec.Struct, frozen=True, kw_only=True):
     identifier: str
     name: str
     """The client's own name of the session."""
+    question: str
+    """First words of its first question in the log."""
     client: str
     key: str
     at: float

@@ -188,9 +188,9 @@ function follow(log) {
     source = new EventSource(address);
     source.onopen = () => {
       pieces?.replaceChildren(); // each connection begins them anew
-      say("live");
+      say("Live");
     };
-    source.onerror = () => say(source.readyState === EventSource.CLOSED ? "not live: reload the page" : "reconnecting");
+    source.onerror = () => say(source.readyState === EventSource.CLOSED ? "Live updates stopped. Reload the page." : "Reconnecting…");
     for (const [name, handler] of Object.entries(handlers)) source.addEventListener(name, handler);
   };
   const stop = () => {
