@@ -286,7 +286,7 @@ $(EVALS)/.installed: evals/requirements.txt
 	@$(EVALS)/bin/python -m pip --disable-pip-version-check install --quiet --no-deps --only-binary :all: --requirement evals/requirements.txt
 	@touch $@
 
-# make eval-agents  twenty small tasks for the coding agents, with the local models (hours; OPTIONS="--name python/" takes some)
+# make eval-agents  small tasks for the coding agents, with the local models (hours; OPTIONS="--name python/" takes some)
 eval-agents: $(INSTALLED) $(EVALS)/.installed
 	$(BIN)/python -m evals.validate
 	@for model in qwen2.5-coder-0.5b qwen2.5-coder-1.5b; do $(BIN)/callboard models pull $$model > /dev/null; done

@@ -23,7 +23,7 @@ import msgspec
 from evals.check import Verdict, check_review, check_tree
 from evals.fixture import Fixture, lay_out
 from evals.suites import SUITES, program, run_suite
-from evals.task import Kind, Language, Task
+from evals.task import Fault, Kind, Language, Task
 
 GRACE = 60.0
 """Seconds beyond its limit that an agent may take to end by itself."""
@@ -68,6 +68,7 @@ class Result(msgspec.Struct, kw_only=True):
     task: str
     kind: Kind
     language: Language
+    fault: Fault
     agent: str
     model: str
     solved: bool = False
@@ -88,7 +89,7 @@ def attempt(
     task: Task, name: str, agent: Agent, model: str, limits: Limits, *, go_cache: Path, keep: Path | None = None
 ) -> Result:
     """Let an agent try a task; whatever goes wrong is a line as well. `keep` is a folder that keeps what it did."""
-    result = Result(task=task.name, kind=task.kind, language=task.language, agent=name, model=model)
+    result = Result(task=task.name, kind=task.kind, language=task.language, fault=task.fault, agent=name, model=model)
     if not program(task.language):
         result.reason = f"skipped: {SUITES[task.language].command[0]} is not here"
         return result

@@ -13,6 +13,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import NamedTuple, TypeAlias
 
+from evals.fixture import overlay
 from evals.suites import SUITES, Report
 from evals.task import Mutant, Task
 
@@ -37,12 +38,13 @@ class Verdict(NamedTuple):
 
 
 def check_tree(task: Task, tree: Path, run: Run) -> Verdict:
-    """Whether the files of a tree solve a task of kind fix or tests."""
-    if changed := [each for each in task.protected if not _same(task.repository / each, tree / each)]:
+    """Whether the files of a tree solve a task of kind fix, tests or function."""
+    first = task.repository
+    if changed := [each for each in task.protected if not _same(first.get(each), tree / each)]:
         return Verdict(solved=False, reason=f"changed: {', '.join(changed)}")
-    if missing := [each for each in _test_files(task, task.repository) if not (tree / each).is_file()]:
+    if missing := [each for each in first if _is_test(task, each) and not (tree / each).is_file()]:
         return Verdict(solved=False, reason=f"deleted: {', '.join(missing)}")
-    return _check_fix(task, tree, run) if task.kind == "fix" else _check_tests(task, tree, run)
+    return CHECKS[task.kind](task, tree, run)
 
 
 def _check_fix(task: Task, tree: Path, run: Run) -> Verdict:
@@ -56,8 +58,9 @@ def _check_fix(task: Task, tree: Path, run: Run) -> Verdict:
 
 def _check_tests(task: Task, tree: Path, run: Run) -> Verdict:
     """What was there does not find the mutants (`evals.validate`): who finds one is new."""
-    new = [each for each in _test_files(task, tree) if not _same(task.repository / each, tree / each)]
-    if not new:
+    first = task.repository
+    names = [each.relative_to(tree).as_posix() for each in tree.rglob("*") if each.is_file()]
+    if not [each for each in names if _is_test(task, each) and not _same(first.get(each), tree / each)]:
         return Verdict(solved=False, reason="no new tests")
     report = run(tree)
     if not report.well:
@@ -68,16 +71,35 @@ def _check_tests(task: Task, tree: Path, run: Run) -> Verdict:
     return Verdict(found >= task.kills, told if found >= task.kills else f"{told}, {task.kills} wanted")
 
 
+def _check_function(task: Task, tree: Path, run: Run) -> Verdict:
+    """The tests that were there and the hidden ones judge a copy of the tree, without the agent's own tests."""
+    with TemporaryDirectory() as folder:
+        copy = Path(folder) / "tree"
+        shutil.copytree(tree, copy, symlinks=True, ignore=shutil.ignore_patterns(".git"))
+        for each in copy.rglob("*"):
+            if each.is_file() and _is_test(task, each.relative_to(copy).as_posix()):
+                each.unlink()
+        overlay({path: text for path, text in task.repository.items() if _is_test(task, path)}, copy)
+        overlay(task.checks, copy)
+        report = run(copy)
+    return Verdict(
+        report.well, "" if report.well else f"fails: {', '.join(sorted(report.failed)) or report.said[-200:]}"
+    )
+
+
+CHECKS: dict[str, Callable[[Task, Path, Run], Verdict]] = {
+    "fix": _check_fix,
+    "tests": _check_tests,
+    "function": _check_function,
+}
+
+
 def run_mutant(tree: Path, mutant: Mutant, run: Run) -> Report:
     """The tests of a copy of the tree that has the mistake. Raises ValueError where it has no place."""
     with TemporaryDirectory() as folder:
         copy = Path(folder) / "mutant"
         shutil.copytree(tree, copy, symlinks=True, ignore=shutil.ignore_patterns(".git"))
-        file = copy / mutant.file
-        text = file.read_text("utf-8")
-        if text.count(mutant.old) != 1:
-            raise ValueError(f"{mutant.file}: {text.count(mutant.old)} times {mutant.old!r}")
-        file.write_text(text.replace(mutant.old, mutant.new), "utf-8")
+        overlay(mutant.place({mutant.file: (copy / mutant.file).read_text("utf-8")}), copy)
         return run(copy)
 
 
@@ -113,12 +135,9 @@ def _said(word: str, text: str) -> bool:
     return False
 
 
-def _test_files(task: Task, tree: Path) -> list[str]:
-    names = [each.relative_to(tree).as_posix() for each in tree.rglob("*") if each.is_file()]
-    return sorted([each for each in names if SUITES[task.language].files.search(each)])
+def _is_test(task: Task, path: str) -> bool:
+    return bool(SUITES[task.language].files.search(path))
 
 
-def _same(first: Path, second: Path) -> bool:
-    if not (first.is_file() and second.is_file()) or second.is_symlink():
-        return False
-    return first.read_bytes() == second.read_bytes()
+def _same(text: str | None, file: Path) -> bool:
+    return text is not None and file.is_file() and not file.is_symlink() and file.read_bytes() == text.encode()

@@ -6,13 +6,12 @@ Owns git, which is run without what the repository's own settings would have it 
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import tarfile
 from pathlib import Path
 from typing import NamedTuple
 
-from evals.task import Task
+from evals.task import Files, Task
 
 
 class Fixture(NamedTuple):
@@ -62,10 +61,14 @@ def lay_out(task: Task, root: Path) -> Fixture:
     return Fixture(root, base)
 
 
-def overlay(source: Path, target: Path) -> None:
-    """Copy the files of a folder over those of another."""
-    ignored = shutil.ignore_patterns("__pycache__", ".git")
-    shutil.copytree(source, target, symlinks=True, dirs_exist_ok=True, ignore=ignored)
+def overlay(files: Files, target: Path) -> None:
+    """Write files into a folder."""
+    for path, text in files.items():
+        file = target / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        if file.is_symlink():
+            file.unlink()
+        file.write_text(text, "utf-8")
 
 
 def git(root: Path, *arguments: str) -> str:

@@ -1,6 +1,6 @@
 """How many of the tasks does `callboard` solve?
 
-usage: python -m evals.run [--name PART] [--kind KIND] [--language LANGUAGE] [--model MODEL] [--tries N] [--json FILE]
+usage: python -m evals.run [--kind KIND] [--language LANGUAGE] [--fault FAULT] [--model MODEL] [--tries N] [--held-back]
 
 Each try is a fresh repository in a temporary folder, where the command runs as a user would have run it: nothing of
 this machine's settings is read, and only the models' files are shared. A task is solved where what the agent
@@ -13,6 +13,7 @@ import argparse
 import json
 import os
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
@@ -26,10 +27,15 @@ from callboard.errors import CallboardError
 from callboard.providers.local.model_files import directory, locate
 from evals.attempt import Handed, Limits, Place, Result, attempt, run_agent
 from evals.suites import variables
-from evals.task import Kind, Language, Task, load_tasks
+from evals.task import HELD_BACK, TASKS, Fault, Kind, Language, Task, load_tasks
 
 MODELS = ("local:qwen2.5-coder-0.5b", "local:qwen2.5-coder-1.5b")
-COMMANDS = {"fix": ("debug", "--symptoms"), "tests": ("build", "--description"), "review": ("review", "--branch")}
+COMMANDS: dict[Kind, tuple[str, str]] = {
+    "fix": ("debug", "--symptoms"),
+    "tests": ("build", "--description"),
+    "review": ("review", "--branch"),
+    "function": ("build", "--description"),
+}
 """The command of each kind, and the option that takes the task."""
 
 
@@ -149,6 +155,11 @@ def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--name", default="", metavar="PART", help="tasks with this in their name, such as go/")
     parser.add_argument("--kind", choices=get_args(Kind))
     parser.add_argument("--language", choices=get_args(Language))
+    parser.add_argument("--fault", choices=get_args(Fault), help="tasks with this fault")
+    parser.add_argument(
+        "--held-back", action="store_true", help="the tasks that nobody tunes on, instead of the others"
+    )
+    parser.add_argument("--limit", type=int, metavar="N", help="at most N tasks, of every kind and language by turns")
     parser.add_argument("--model", action="append", help=f"repeatable; {' and '.join(MODELS)}")
     parser.add_argument("--tries", type=int, default=1, metavar="N", help="of each task")
     parser.add_argument("--max-rounds", type=int, default=Limits().rounds, metavar="N", help="replies of the model")
@@ -161,10 +172,23 @@ def chosen(given: argparse.Namespace) -> list[Task]:
     """The tasks that were asked for. Exits where there is none."""
     tasks = [
         task
-        for task in load_tasks()
-        if given.name in task.name and given.kind in {None, task.kind} and given.language in {None, task.language}
+        for task in load_tasks(HELD_BACK if given.held_back else TASKS)
+        if given.name in task.name
+        and given.kind in {None, task.kind}
+        and given.language in {None, task.language}
+        and given.fault in {None, task.fault}
     ]
-    return tasks or sys.exit("no such task")
+    return in_turns(tasks)[: given.limit] or sys.exit("no such task")
+
+
+def in_turns(tasks: list[Task]) -> list[Task]:
+    """Order tasks so that each kind and language comes once before one of them comes again."""
+    seen = Counter[tuple[Kind, Language]]()
+    turns = {}
+    for task in tasks:
+        seen[task.kind, task.language] += 1
+        turns[task.name] = seen[task.kind, task.language]
+    return sorted(tasks, key=lambda task: turns[task.name])
 
 
 def models(given: argparse.Namespace) -> list[str]:

@@ -100,7 +100,14 @@ def variables(home: Path, go_cache: Path) -> dict[str, str]:
     }
 
 
-def run_suite(language: str, folder: Path, go_cache: Path, *, confined: bool = False) -> Report:
+def run_suite(
+    language: str,
+    folder: Path,
+    go_cache: Path,
+    *,
+    confined: bool = False,
+    environment: Mapping[str, str] | None = None,
+) -> Report:
     """Run the tests of a repository; `confined` where they may be anybody's.
 
     Raises FileNotFoundError where the language is not on this machine.
@@ -112,7 +119,13 @@ def run_suite(language: str, folder: Path, go_cache: Path, *, confined: bool = F
         command = [first, *suite.command[1:]]
         if confined:
             command = [*confinement(folder, go_cache, Path(home)), *command]
-        code, said = _run(command, folder, variables(Path(home), go_cache), bounded=confined)
+        environment = environment or variables(Path(home), go_cache)
+        return read_report(language, *_run(command, folder, environment, bounded=confined))
+
+
+def read_report(language: str, code: int, said: str) -> Report:
+    """Read the names and outcomes of tests from an exit code and what was printed."""
+    suite = SUITES[language]
     outcomes = [(word, name) for word, name in suite.outcome.findall(said) if not re.search(r" # (SKIP|TODO)", name)]
     passed = frozenset(name for word, name in outcomes if word == suite.good)
     failed = frozenset(name for word, name in outcomes if word != suite.good)

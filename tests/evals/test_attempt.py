@@ -8,8 +8,8 @@ from evals.run import cells, last_job, line, shares
 from evals.task import TASKS, load_task
 from tests.tables import table
 
-FIX = load_task(TASKS / "python/page-count")
-REVIEW = load_task(TASKS / "python/customer-search")
+FIX = load_task(TASKS / "python/page-count.toml")
+REVIEW = load_task(TASKS / "python/customer-search.toml")
 
 
 @pytest.fixture
@@ -83,7 +83,7 @@ def test_a_fixture(tmp_path):
     assert (fixture.commits("mended"), fixture.commits("main")) == (1, 0)
     fixture.export("mended", tmp_path / "exported")
     mended = "catalogue/paging.py"
-    assert (tmp_path / "exported" / mended).read_bytes() == (FIX.solution / mended).read_bytes()
+    assert (tmp_path / "exported" / mended).read_text() == FIX.solution[mended]
     (fixture.root / "left.txt").touch()
     assert not fixture.untouched
 

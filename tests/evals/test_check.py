@@ -1,14 +1,13 @@
-import shutil
-
 import pytest
 from evals.check import check_review, check_tree, named_lines
+from evals.fixture import overlay
 from evals.suites import Report
 from evals.task import TASKS, load_task
 from tests.tables import table
 
-FIX = load_task(TASKS / "python/page-count")
-ADDED = load_task(TASKS / "python/split-bill")
-REVIEW = load_task(TASKS / "python/customer-search")
+FIX = load_task(TASKS / "python/page-count.toml")
+ADDED = load_task(TASKS / "python/split-bill.toml")
+REVIEW = load_task(TASKS / "python/customer-search.toml")
 LINE = REVIEW.bug.lines[0]
 
 
@@ -19,7 +18,8 @@ def report(*failed, passed=()):
 @pytest.fixture
 def tree(tmp_path):
     def of(task):
-        return shutil.copytree(task.repository, tmp_path / "tree")
+        overlay(task.repository, tmp_path / "tree")
+        return tmp_path / "tree"
 
     return of
 

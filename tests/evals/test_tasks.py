@@ -1,42 +1,63 @@
 from collections import Counter
+from typing import get_args
 
 import pytest
 from evals.suites import SUITES, program
-from evals.task import load_tasks
-from evals.validate import go_cache, problems
+from evals.task import TASKS, Fault, Language, every_task, load_tasks
+from evals.validate import every_problem
 from tests.tables import table
 
-TASKS = load_tasks()
-# `python -m evals.validate`, which `make eval-agents` begins with, runs the tests of all of them, for a minute.
-RUN = ("python/page-count", "javascript/truncate", "go/stock-reserve")
+EVERY = every_task()
 
 
-@pytest.mark.parametrize("task", [each for each in TASKS if each.name in RUN], ids=lambda task: task.name)
-def test_a_task_is_what_it_says(task):
-    """One of each language, and of each kind."""
-    if not program(task.language):
-        pytest.skip(f"there is no {SUITES[task.language].command[0]}")
-    assert problems(task, go_cache()) == []
+@pytest.mark.parametrize("language", get_args(Language))
+def test_tasks_are_what_they_say(language):
+    """The tests of each task run, with and without its fault and its solution."""
+    if not program(language):
+        pytest.skip(f"there is no {SUITES[language].command[0]}")
+    tasks = [task for task in EVERY if task.language == language]
+    assert {task.name: found for task, found in every_problem(tasks) if found} == {}
 
 
-@table("task", TASKS, ids=lambda task: task.name)
+@table("task", EVERY, ids=lambda task: task.name)
 def test_what_a_task_names_is_there(task):
-    assert all((task.repository / name).is_file() for name in task.protected)
-    assert all((task.repository / each.file).read_text("utf-8").count(each.old) == 1 for each in task.mutants)
-    assert any(task.solution.rglob("*.*"))
-    assert bool(task.bug and (task.change / task.bug.file).is_file()) == (task.kind == "review")
+    assert set(task.protected) <= {*task.repository}
+    assert all(task.repository[each.file].count(each.old) == 1 for each in task.mutants)
+    assert task.solution
+    assert bool(task.bug) == (task.kind == "review")
+    assert bool(task.checks) == (task.kind == "function")
 
 
-def test_there_are_enough():
-    counts = Counter((task.kind, task.language) for task in TASKS)
-    assert counts == {
-        ("fix", "python"): 4,
-        ("fix", "javascript"): 3,
-        ("fix", "go"): 3,
+@table("task", EVERY, ids=lambda task: task.name)
+def test_tasks_are_small(task):
+    sources = [text for path, text in task.repository.items() if not SUITES[task.language].files.search(path)]
+    assert max(text.count("\n") for text in sources) <= 70
+    assert len([text for text in sources if text]) <= 3 + 2
+
+
+def test_names_are_unique():
+    assert max(Counter(task.name for task in EVERY).values()) == 1
+
+
+def test_the_halves_have_the_same_proportions():
+    counts = {
+        ("fix", "python"): 9,
+        ("fix", "javascript"): 6,
+        ("fix", "go"): 5,
         ("tests", "python"): 3,
-        ("tests", "javascript"): 1,
-        ("tests", "go"): 1,
+        ("tests", "javascript"): 2,
+        ("tests", "go"): 2,
         ("review", "python"): 2,
         ("review", "javascript"): 2,
         ("review", "go"): 1,
+        ("function", "python"): 2,
+        ("function", "javascript"): 1,
     }
+    for root in (TASKS,):
+        assert Counter((task.kind, task.language) for task in load_tasks(root)) == counts
+
+
+def test_faults_vary():
+    assert {task.fault for task in EVERY} == {*get_args(Fault)}
+    for kind in ("fix", "review"):
+        assert not {"missing-tests", "missing-function"} & {task.fault for task in EVERY if task.kind == kind}

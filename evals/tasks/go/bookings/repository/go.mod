@@ -1,3 +1,0 @@
-module example.com/rooms
-
-go 1.22

@@ -1,3 +1,0 @@
-module example.com/calendar
-
-go 1.22

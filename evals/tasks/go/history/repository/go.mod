@@ -1,3 +1,0 @@
-module example.com/console
-
-go 1.22

@@ -1,3 +1,0 @@
-module example.com/site
-
-go 1.22

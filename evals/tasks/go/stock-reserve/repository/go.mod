@@ -1,3 +1,0 @@
-module example.com/warehouse
-
-go 1.22
