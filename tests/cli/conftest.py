@@ -1,9 +1,14 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import os
+import pty
+import struct
 import subprocess
 import sys
+import termios
+from contextlib import suppress
 from functools import cache
 
 import pytest
@@ -134,4 +139,30 @@ def callboard():
         )
 
     run.command = COMMAND
+    return run
+
+
+@pytest.fixture
+def terminal():
+    """Runs a command on a terminal of its own; gives its exit code and what a person sees, with its colors."""
+
+    def run(*arguments, columns=80, cwd=None, env=None, out=None):
+        ours, theirs = pty.openpty()
+        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
+        process = subprocess.Popen(
+            [*COMMAND, *arguments],
+            stdin=theirs,
+            stdout=out or theirs,
+            stderr=theirs,
+            cwd=cwd,
+            env={**os.environ, "TERM": "xterm-256color", **(env or {})},
+        )
+        os.close(theirs)
+        text = b""
+        with suppress(OSError):  # so a terminal ends on Linux
+            while piece := os.read(ours, 65536):
+                text += piece
+        os.close(ours)
+        return process.wait(), text.decode().replace("\r\n", "\n")
+
     return run

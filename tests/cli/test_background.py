@@ -97,10 +97,10 @@ def test_a_worker_runs_the_jobs_and_is_started_once(place, repository, typed):
     assert [line.split()[0] for line in listed] == [other.id, job.id]
     assert all(" debug   completed " in line for line in listed)
     shown = typed("jobs", "show", job.id).stdout
-    assert "tests      pytest: 1 passed" in shown
-    assert f"branch     {job.output['branch']}" in shown
+    assert "Tests      pytest: 1 passed" in shown
+    assert f"Branch     {job.output['branch']}" in shown
     assert "+    return a + b" in typed("jobs", "show", job.id, "--diff").stdout
-    assert f"{job.id}: completed" in typed("jobs", "cancel", job.id).stdout
+    assert typed("jobs", "cancel", job.id).stdout.startswith("Nothing to cancel: it completed ")
     assert "it cannot be resumed" in typed("jobs", "resume", job.id).stderr
     assert "is gone" in typed("undo", job.id).stdout
     assert job.output["branch"] not in repository.git("branch")
@@ -123,7 +123,7 @@ def test_a_job_waits_for_an_approval_without_a_worker_and_is_run_by_another(plac
                     folder = JobFolders().folder(second.stdout.strip())
                     assert (folder / "tree").is_dir()
                     shown = await asyncio.to_thread(run, repository, "jobs", "show", first.stdout.strip())
-                    assert "waiting" in shown.stdout
+                    assert "Waiting" in shown.stdout
                     assert f"--digest {asked.digest}" in shown.stdout
                     cancelled = await asyncio.to_thread(run, repository, "jobs", "cancel", second.stdout.strip())
                     assert cancelled.stdout.strip() == f"{second.stdout.strip()}: cancelled"
@@ -247,8 +247,8 @@ def test_a_job_whose_worker_was_killed_is_shown_as_interrupted_and_resumed(place
                     return shown, listed, resumed, await wait_until_ended(DurableStore(database), job)
 
     shown, listed, resumed, job = asyncio.run(scenario())
-    assert "state      interrupted: its worker died\n" in shown["show"].stdout
-    assert f"callboard jobs resume {job.id} continues it\n" in shown["show"].stdout
+    assert "State      Interrupted: its worker died\n" in shown["show"].stdout
+    assert f"Continue it: callboard jobs resume {job.id}\n" in shown["show"].stdout
     assert json.loads(shown["show --json"].stdout)["state"] == "interrupted"
     assert "== interrupted: its worker died\n" in shown["watch"].stdout
     assert shown["watch"].returncode == 1

@@ -74,12 +74,17 @@ def test_a_job_says_what_it_does_and_what_to_do_with_it(mended, there, repositor
     job = identifier(there)
     said = mended.err.splitlines()
     assert said[0].startswith("== fix") or "== fix" in said
-    assert "completed" in said
-    assert "It subtracts." in mended.out
-    (look,) = [line for line in said if line.startswith("look: ")]
-    branch = look.split("...")[1].split()[0]
-    assert f"take: git merge {branch}    drop: callboard undo {job}" in look
-    assert {"tests: pytest: 1 passed", "pull request: not opened"} <= {*said}
+    assert mended.lines[0] == "It subtracts."
+    branch = mended.lines[-1]
+    assert said[-7:] == [
+        f"Branch: {branch}, 1 commit, 1 file, +1 \N{MINUS SIGN}1",
+        f"Review: git diff HEAD...{branch}",
+        f"Merge: git merge {branch}",
+        f"Discard: callboard undo {job}",
+        "Pull request: not opened",
+        "Tests: pytest: 1 passed",
+        "Completed",
+    ]
     repository.git("merge", "-q", branch)
     assert "a + b" in (repository.root / "calc.py").read_text()
 
@@ -89,11 +94,10 @@ def test_a_job_that_failed_says_where_its_work_is_and_not_to_merge_it(there, rep
     repository.commit("A test that stays broken")
     done = there(*BUILD, "--max-rounds", "1", replies=[MEND])
     assert done.code == 3, done.err
-    (look,) = [line for line in done.err.splitlines() if line.startswith("look: ")]
-    branch = look.split("...")[1].split()[0]
-    assert f"the unfinished change is on branch {branch}, 1 commit, 1 file" in done.err.splitlines()
+    branch = done.lines[-1]
+    assert f"Branch (unfinished): {branch}, 1 commit, 1 file, +1 \N{MINUS SIGN}1" in done.err.splitlines()
     assert "git merge" not in done.err
-    assert "drop: callboard undo " in look
+    assert "Discard: callboard undo " in done.err
 
 
 def test_a_build_without_tests_says_so_last(there, repository):
@@ -101,16 +105,16 @@ def test_a_build_without_tests_says_so_last(there, repository):
     repository.commit("No tests")
     done = there(*BUILD, replies=[MEND])
     assert done.code == 0, done.err
-    reason = "not run: no file in the root says how it is tested"
-    assert {"completed, not tested", f"tests: {reason}"} <= {*done.err.splitlines()[-6:]}
-    job = identifier(there)
-    assert f"tests      {reason}" in there("jobs", "show", job).lines
+    why = "no file in the root says how it is tested"
+    assert done.err.splitlines()[-1] == f"Completed, not tested: {why}"
+    job, reason = identifier(there), f"not run: {why}"
+    assert f"Tests      {reason}" in there("jobs", "show", job).lines
     assert json.loads(there("jobs", "show", "--json", job).out)["output"]["tests"] == reason
 
 
 @pytest.mark.parametrize(
     ("replies", "options", "code", "told"),
-    [(["No."], ("--max-rounds", "1"), 3, "missing: no file has changed"), ([], (), 1, "failed: ")],
+    [(["No."], ("--max-rounds", "1"), 3, "Missing: no file has changed"), ([], (), 1, "Failed: ")],
 )
 def test_the_exit_status_says_how_it_went(there, replies, options, code, told):
     done = there(*BUILD, *options, replies=replies)
@@ -144,8 +148,8 @@ def test_jobs_are_listed_shown_replayed_and_undone(there, repository, tmp_path):
     assert there("jobs", "list", cwd=elsewhere).err == "no jobs in this directory; --all lists all jobs\n"
     assert there("jobs", "list", "--all", cwd=elsewhere).lines[0].startswith(job)
     shown = there("jobs", "show", job[:18]).out
-    assert "state      completed" in shown
-    assert "files      calc.py" in shown
+    assert "State      Completed" in shown
+    assert "Files      calc.py" in shown
     assert json.loads(there("jobs", "show", job, "--json").out)["output"]["tests"] == "pytest: 1 passed"
     assert "+    return a + b" in there("jobs", "show", job, "--diff").lines
     again = there("jobs", "logs", job)
@@ -181,7 +185,7 @@ def test_settings_may_ask_for_all_that_happens(there, home):
     (home / "callboard" / "callboard.toml").write_text("[coding.debug]\nenabled = true\nkeep_temp_files = true\n")
     done = there(*DEBUG, replies=[MEND])
     assert "Change the code and not its tests." in done.err
-    record = [line.split()[1] for line in there("jobs", "show", identifier(there)).lines if line.startswith("folder")]
+    record = [line.split()[1] for line in there("jobs", "show", identifier(there)).lines if line.startswith("Folder")]
     assert (Path(record[0]) / "tree" / "calc.py").read_text() == "def add(a, b):\n    return a + b\n"
 
 
@@ -199,7 +203,7 @@ def test_a_job_that_was_killed_goes_on(command, repository, calling):
     assert done.code == 0, done.err
     assert "continues where it stopped" in done.err
     assert "== analyze" not in done.err
-    assert "tests: pytest: 1 passed" in done.err
+    assert "Tests: pytest: 1 passed" in done.err
     again = command("jobs", "resume", job.id, "--json", cwd=repository.root, replies=[])
     assert again.code != 0
     assert "the job is completed" in again.err

@@ -50,6 +50,12 @@ def test_the_figures_are_there_on_a_narrow_terminal(invoke):
     assert all(figure in shown for figure in ("3.00 s", "1.00 s", "1200/30", "$0.2500"))
 
 
+def test_a_long_name_takes_no_room_from_the_figures(invoke):
+    shown = invoke("trace", make(build, "a_tool_with_a_very_long_name_indeed").id, env={"COLUMNS": "80"}).stdout
+    assert all(figure in shown for figure in ("3.00 s", "1.00 s", "1200/30", "$0.2500", "━"))
+    assert max(map(len, shown.splitlines())) <= 80
+
+
 def test_as_json(invoke):
     job = make(build)
     traced = json.loads(invoke("trace", job.id, "--json").stdout)

@@ -14,9 +14,8 @@ from datetime import UTC, datetime
 import pytest
 from msgspec.structs import replace
 from tests.cli.durable import ANOTHER, CALL, ask, begin, make, make_ended, make_waiting, read, store_of_user
-from tests.tables import table
 
-from callboard.cli.watch import JobProgress, JsonViewer, Viewer, describe_seconds, show_job
+from callboard.cli.watch import JobProgress, JsonViewer, Viewer, show_job
 from callboard.core import AssistantCanister, ResultCanister, RolledBack
 from callboard.errors import CallerError
 from callboard.jobs.entries import JobEntry, encode_entry
@@ -201,8 +200,3 @@ def test_the_line_names_the_tools_under_way():
     assert "deploy, deploy, deploy and 2 more" in progress.describe()
     progress.add(entry(RolledBack(0)))
     assert " · deploy" not in progress.describe()
-
-
-@table(("seconds", "text"), [(-1, "0 s"), (7.9, "7 s"), (125, "2:05"), (10925, "3:02:05")])
-def test_seconds(seconds, text):
-    assert describe_seconds(seconds) == text

@@ -31,7 +31,7 @@ import callboard
 from callboard import agent, core, errors, testing
 from callboard.agent.arguments import RunOptions
 from callboard.agent.react import NoAnswer, StepLimitReached
-from callboard.cli import app, chat_commands, display, eval_model, run
+from callboard.cli import app, chat_commands, eval_model, outcome, run
 from callboard.coding.agents import phase_runner, phases, prompts
 from callboard.coding.git import files, snapshots
 from callboard.coding.workspace import repository_instructions
@@ -474,7 +474,7 @@ def test_settings_of_coding():
         get_args(phases.PromptPart),
         get_args(coding.Access),
         [f"/{name}" for name in chat_commands.COMMANDS],
-        [str(code) for code in {*display.EXIT_CODES.values(), 2}],
+        [str(code) for code in {*outcome.EXIT_CODES.values(), 2}],
     ],
 )
 def test_tables_of_coding(names):

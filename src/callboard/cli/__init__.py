@@ -56,7 +56,7 @@ _COMMANDS: Final = {
     "Jobs": {
         "board": ("board:board", "Serve a web page to watch agents, approve calls, answer questions and cancel jobs."),
         "jobs": ("job_actions:app", "List, show and manage your jobs: coding jobs, chats and agent runs."),
-        "trace": ("jobs:trace", "Show where a job's time, tokens and money went, by round and call."),
+        "trace": ("trace:trace", "Show where a job's time, tokens and money went, by round and call."),
         "worker": ("worker:worker", "Run durable jobs: coding jobs, and jobs of the agents that you name."),
         "migrate": ("migrate:migrate", "Create the tables of the jobs, and of a gateway's store, and exit."),
         "schedule": ("schedule:app", "Submit jobs repeatedly, at the times of a cron line."),

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
-import shlex
 import sys
 import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, Final, TextIO
 
-from callboard.cli.durable_store import read_output
+from callboard.cli.terminal import has_color
 from callboard.coding.job import (
-    UNTESTED,
     ModelChanged,
     Notice,
     PhaseEnded,
@@ -48,7 +45,6 @@ from callboard.core import (
 )
 from callboard.errors import reply_page
 from callboard.jobs.job import DurableJob
-from callboard.profiles import format_cost
 from callboard.text.display import collapse, strip_controls
 
 _WIDTH = 120
@@ -184,24 +180,11 @@ def _format_arguments(arguments: Mapping[str, Any] | None, raw: str) -> str:
     return collapse(", ".join(f"{key}={json.dumps(value, ensure_ascii=False)}" for key, value in arguments.items()))
 
 
-EXIT_CODES: Final[Mapping[tuple[str, bool], int]] = {
-    ("completed", False): 0,
-    ("completed", True): 3,
-    ("failed", True): 3,
-    ("failed", False): 1,
-    ("cancelled", False): 130,
-    ("cancelled", True): 130,
-}
-"""Exit codes by a job's state and whether evidence is missing."""
-
-_COLORS: Final = {"completed": "32", "failed": "31", "cancelled": "33", "running": "36", "waiting": "35"}
-
-
 class JobDisplay(Display):
     """Shows the steps of a job, as text or as lines of JSON."""
 
     def __init__(self, out: TextIO, err: TextIO, *, verbose: bool, as_json: bool) -> None:
-        super().__init__(out, err, verbose=verbose, color=err.isatty() and not os.environ.get("NO_COLOR"))
+        super().__init__(out, err, verbose=verbose, color=has_color(err))
         self.as_json = as_json
 
     def step(self, step: Step) -> None:
@@ -236,40 +219,6 @@ class JobDisplay(Display):
     def job(self, job: DurableJob) -> None:
         self._out.write(json.dumps({**job.as_json(), "type": "job"}) + "\n")
         self._out.flush()
-
-
-def print_outcome(job: DurableJob, display: Display) -> None:
-    """Show a job's outcome and the commands for its change."""
-    output = read_output(job)
-    # The error also has the place and the hint.
-    why = collapse(job.error or job.reason, 1000)
-    is_completed = job.state == "completed"
-    is_untested = is_completed and output.tests.startswith(UNTESTED)
-    state = f"{job.state}{', not tested' if is_untested else ''}{f': {why}' if why else ''}"
-    display.tell(state, "33" if is_untested else _COLORS.get(job.state, ""))
-    for each in output.missing:
-        display.tell(f"missing: {collapse(each, 400)}", "33")
-    if job.kind in ("review", "triage") and output.summary:
-        print_safely(f"{output.summary}\n")
-    if output.patch and is_completed:
-        display.tell(f"the change is in {output.patch}; apply it with: git apply {shlex.quote(output.patch)}")
-    elif output.patch:
-        display.tell(f"the unfinished change is in {output.patch}")
-    elif (branch := output.branch) and output.commits:
-        unfinished = "" if is_completed else "the unfinished change is on "
-        commits = describe_count(len(output.commits), "commit")
-        display.tell(f"{unfinished}branch {branch}, {commits}, {describe_count(len(output.files), 'file')}")
-        take = f"    take: git merge {branch}" if is_completed else ""
-        display.tell(f"look: git diff HEAD...{branch}{take}    drop: callboard undo {job.id}")
-    for used in output.models:
-        display.tell(
-            f"{used.model}: {describe_count(used.rounds, 'round')}, {format_cost(used.cost) or 'cost unknown'}"
-        )
-    if output.tests:
-        display.tell(f"tests: {output.tests}")
-    if output.pull_request and output.commits:
-        display.tell(f"pull request: {output.pull_request_url or 'not opened'}")
-    display.tell(f"job {job.id}: callboard jobs show {job.id}, callboard jobs logs {job.id}", "2")
 
 
 def describe_count(number: int, noun: str) -> str:

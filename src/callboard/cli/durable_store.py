@@ -126,13 +126,15 @@ def cancel_job(job: DurableJob) -> DurableJob:
     return change_jobs(cancel)
 
 
-def list_jobs() -> Sequence[JobSummary]:
-    """Return all jobs, the newest first."""
+def list_jobs(text: str = "") -> Sequence[JobSummary]:
+    """Return all jobs, or those with a text in their id, task or calls. The newest comes first."""
     if not may_have_jobs():
         return []
 
     async def read(store: DurableStore) -> Sequence[JobSummary]:
-        return store.mark_abandoned(await store.list(limit=sys.maxsize))
+        from callboard.jobs.queries import JobFilter  # noqa: PLC0415  # a quarter of a second
+
+        return store.mark_abandoned(await store.list(JobFilter(text=text), limit=sys.maxsize))
 
     return read_jobs(read)
 

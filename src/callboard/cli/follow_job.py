@@ -9,9 +9,10 @@ import typer
 
 from callboard.cli import interrupt
 from callboard.cli.approvals import Approvals
-from callboard.cli.display import EXIT_CODES, JobDisplay, print_outcome
+from callboard.cli.display import JobDisplay
 from callboard.cli.durable_store import open_store
 from callboard.cli.models import CODING_FACTS, check_reachable, open_model
+from callboard.cli.outcome import find_exit_code, print_outcome
 from callboard.coding.agents.job_models import open_models
 from callboard.coding.agents.job_request import JobRequest
 from callboard.coding.agents.job_runner import add_github_text
@@ -76,4 +77,4 @@ def follow_job(request: JobRequest, display: JobDisplay, *, resume: DurableJob |
         display.job(job)
     else:
         print_outcome(job, display)
-    raise typer.Exit(EXIT_CODES.get((job.state, bool((job.output or {}).get("missing"))), 1))
+    raise typer.Exit(find_exit_code(job))

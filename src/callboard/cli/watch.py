@@ -22,9 +22,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Self
 import typer
 
 from callboard.cli import interrupt
-from callboard.cli.display import EXIT_CODES, JobDisplay, describe_count
+from callboard.cli.display import JobDisplay, describe_count
 from callboard.cli.durable_store import find_job, open_store
 from callboard.cli.options import JobName
+from callboard.cli.outcome import find_exit_code
 from callboard.core import InvocationCanister, InvocationEnded, ResultCanister, ResultReady, RolledBack
 from callboard.core.ports import Clock
 from callboard.jobs.entries import JobEntry
@@ -32,6 +33,7 @@ from callboard.jobs.job import QUEUE, DurableJob, JobSummary, agent_queue
 from callboard.jobs.steps import EntrySteps
 from callboard.profiles import format_cost
 from callboard.text.display import collapse, escape, make_visible
+from callboard.text.duration import format_clock
 
 if TYPE_CHECKING:
     from callboard.jobs.store import DurableStore
@@ -71,7 +73,7 @@ def watch(
         # After the viewer has cleared its line.
         typer.echo(f"the job continues; callboard jobs cancel {job.id} ends it", err=True)
         raise
-    raise typer.Exit(EXIT_CODES.get((job.state, bool((job.output or {}).get("missing"))), 1))
+    raise typer.Exit(find_exit_code(job))
 
 
 async def follow(
@@ -327,18 +329,9 @@ class JobProgress:
 
     def _describe_time(self, job: JobSummary) -> str:
         end: datetime = job.completed_at or self._clock()
-        return describe_seconds((end - (job.started_at or job.created_at)).total_seconds())
+        return format_clock((end - (job.started_at or job.created_at)).total_seconds())
 
     def __rich__(self) -> Any:
         from rich.text import Text  # noqa: PLC0415  # rich costs 50 ms
 
         return Text(self.describe(), style="dim", no_wrap=True, overflow="ellipsis")
-
-
-def describe_seconds(seconds: float) -> str:
-    """Return a duration such as `7 s`, `2:05` or `3:02:05`."""
-    whole = max(0, int(seconds))
-    hours, minutes = divmod(whole // 60, 60)
-    if hours:
-        return f"{hours}:{minutes:02}:{whole % 60:02}"
-    return f"{minutes}:{whole % 60:02}" if minutes else f"{whole} s"

@@ -1,4 +1,4 @@
-"""Read a length of time as people write it."""
+"""Read and write lengths of time as people write them."""
 
 from __future__ import annotations
 
@@ -31,3 +31,34 @@ def parse_duration(text: str, path: str = "") -> timedelta:
         hint = "write a whole number and s, m, h, d or w, such as 30d"
         raise CallerError(f"{text!r} is no length of time", path=path, hint=hint)
     return length
+
+
+def format_duration(seconds: float) -> str:
+    """Return seconds in the two largest units: 42 s, 3 min, 2 h 5 min, 3 d 4 h."""
+    minutes = int(seconds) // 60
+    if minutes < 1:
+        return f"{max(0, int(seconds))} s"
+    if minutes < 60:
+        return f"{minutes} min"
+    hours, minutes = divmod(minutes, 60)
+    if hours < 24:
+        return f"{hours} h {minutes} min"
+    days, hours = divmod(hours, 24)
+    return f"{days} d {hours} h"
+
+
+def format_age(seconds: float) -> str:
+    """Return how long ago something happened, in its largest unit: now, 42 s ago, 3 min ago, 2 h ago, 4 d ago."""
+    if seconds < 1:
+        return "now"
+    number, unit, *_ = format_duration(seconds).split()
+    return f"{number} {unit} ago"
+
+
+def format_clock(seconds: float) -> str:
+    """Return the seconds of something that runs: 7 s, 2:05 or 3:02:05."""
+    whole = max(0, int(seconds))
+    hours, minutes = divmod(whole // 60, 60)
+    if hours:
+        return f"{hours}:{minutes:02}:{whole % 60:02}"
+    return f"{minutes}:{whole % 60:02}" if minutes else f"{whole} s"

@@ -40,8 +40,9 @@ from callboard.servers.board.browser import (
 )
 from callboard.servers.board.edited_arguments import ArgumentField, list_fields
 from callboard.servers.board.entry_view import DiffLine, EntryView, PieceView, show_arguments, split_diff
-from callboard.servers.board.templating import format_duration, format_plural, render
+from callboard.servers.board.templating import format_plural, render
 from callboard.text.display import display
+from callboard.text.duration import format_duration
 from callboard.text.truncate import truncate, truncate_middle
 
 if TYPE_CHECKING:

@@ -27,6 +27,7 @@ from callboard.profiles import format_cost
 from callboard.servers.board.markup import format_json_text, render_markdown
 from callboard.servers.gateway.traffic_values import RequestRow
 from callboard.text.display import make_visible
+from callboard.text.duration import format_duration
 from callboard.text.truncate import truncate
 
 TYPES: Final[Mapping[str, str]] = MappingProxyType(
@@ -134,20 +135,6 @@ def format_parameters(schema: Mapping[str, Any]) -> str:
 def cut(text: str) -> str:
     """Cut a description from a server or tool, and make it fully visible, because a person decides on it."""
     return make_visible(truncate(text, MAX_TEXT))
-
-
-def format_duration(seconds: float) -> str:
-    """Seconds in the two largest units: 42 s, 3 min, 2 h 5 min, 3 d 4 h."""
-    minutes = int(seconds) // 60
-    if minutes < 1:
-        return f"{max(0, int(seconds))} s"
-    if minutes < 60:
-        return f"{minutes} min"
-    hours, minutes = divmod(minutes, 60)
-    if hours < 24:
-        return f"{hours} h {minutes} min"
-    days, hours = divmod(hours, 24)
-    return f"{days} d {hours} h"
 
 
 def format_seconds(seconds: float | None) -> str:
