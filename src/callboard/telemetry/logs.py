@@ -13,6 +13,7 @@ import logging
 from collections.abc import Mapping
 from contextvars import ContextVar
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any, Final
 
 import msgspec
@@ -24,6 +25,8 @@ from callboard.text.display import display
 
 _NUMBERS: Final = (int, float)
 _INDENT: Final = "    "
+_SHORT: Final = 100
+"""Maximum characters of a text whose masked form is cached."""
 _TEXT: Final = "%(asctime)s %(levelname)s %(message)s"
 _EXCEPTIONS: Final = logging.Formatter()
 _NOTHING: Final[Mapping[str, str]] = {}
@@ -95,7 +98,16 @@ def sanitize_records(target: logging.Logger | logging.Handler) -> None:
 
 def _safe(value: Any) -> Any:
     """Escape and mask a value. Keep numbers, because a message may format their digits."""
-    return value if isinstance(value, _NUMBERS) else mask_secrets(display(str(value)))
+    if isinstance(value, _NUMBERS):
+        return value
+    text = str(value)
+    return _mask_short(text) if len(text) <= _SHORT else mask_secrets(display(text))
+
+
+@lru_cache(256)
+def _mask_short(text: str) -> str:
+    """Remember names and words, because most lines repeat those of the lines before."""
+    return mask_secrets(display(text))
 
 
 def _indent(text: str) -> str:

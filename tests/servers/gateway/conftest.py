@@ -221,14 +221,16 @@ def behind(backend, **settings):
 
 
 @asynccontextmanager
-async def serve_gateway(*given, extend=None, http="auto", **settings):
+async def serve_gateway(*given, extend=None, http=None, **settings):
     if not (given and isinstance(given[0], GatewaySettings)):
         backends = tuple([each if isinstance(each, BackendSettings) else behind(each) for each in given])
         settings = {"backends": backends, **settings}
         given = (GatewaySettings(**settings),)
     app = application(given[0], extend)
     services = app.state.services
-    config = uvicorn_config(app, given[0], host="127.0.0.1", port=0, http=http, log_level="warning")
+    config = uvicorn_config(
+        app, given[0], host="127.0.0.1", port=0, log_level="warning", **({"http": http} if http else {})
+    )
     server = _Server(config)
     port = await server.start()
     try:

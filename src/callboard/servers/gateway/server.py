@@ -35,6 +35,7 @@ from callboard.servers.gateway.auth import LOOPBACK
 from callboard.servers.gateway.gateway import open_store
 from callboard.servers.gateway.settings import GatewaySettings
 from callboard.servers.hosts import is_loopback
+from callboard.servers.joined_writes import JoinedProtocol
 from callboard.servers.listening import BACKLOG, OrderlyServer, listen, report_failure
 from callboard.telemetry import TelemetrySettings, enable, wants_telemetry
 from callboard.telemetry.logs import configure_logs
@@ -47,6 +48,7 @@ log = logging.getLogger("callboard.gateway")
 
 _MAX_HEAD_BYTES = 64 * 1024
 """Maximum bytes of a request's head that h11 reads."""
+_HTTP = f"{JoinedProtocol.__module__}:{JoinedProtocol.__name__}"
 _FILES = 256
 """Open files of a gateway besides its connections."""
 
@@ -118,7 +120,7 @@ def serve(
         settings,
         factory=True,
         # httptools is faster, but accepts a request head of any size. On loopback only local users can send one.
-        http="auto" if local else "h11",
+        **({} if local else {"http": "h11"}),
         backlog=BACKLOG,
         workers=address.workers,
         ssl_certfile=address.certificate or None,
@@ -154,6 +156,7 @@ def uvicorn_config(app: ASGIApp | Callable[[], ASGIApp], settings: GatewaySettin
     return uvicorn.Config(
         app,
         **{
+            "http": _HTTP,
             "h11_max_incomplete_event_size": _MAX_HEAD_BYTES,
             "limit_concurrency": settings.limits.connections,
             "timeout_keep_alive": max(1, round(settings.limits.idle_seconds)),
