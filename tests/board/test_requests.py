@@ -142,7 +142,11 @@ def test_ask_again_and_keep_as_a_test(gateway, visit, look):
     expect(page.locator("#sides")).to_contain_text("Mode validated, dialect hermes")
     look(page, "board-asked-again")
     page.get_by_role("button", name="Keep as a test").click()
-    expect(page.get_by_role("heading", name="Kept as a test")).to_be_visible()
+    expect(page.get_by_label("Tool").first).to_have_value("weather")
+    look(page)
+    page.get_by_role("button", name="Keep as a test").click()
+    expect(page.get_by_role("heading", name="Kept tests")).to_be_visible()
+    expect(page.locator("#tests")).to_contain_text("1 declared tool")
     look(page)
     [task] = load_file(recorded_path())
     assert task.steps[0].expected[0].name == "weather"

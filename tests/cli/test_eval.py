@@ -7,7 +7,7 @@ import socket
 import tomllib
 
 import pytest
-from tests.cli.durable import make, make_ended
+from tests.cli.durable import CALL, begin, make, make_ended
 from typer.testing import CliRunner
 
 from callboard.agent.conversation import conversations_directory
@@ -17,6 +17,7 @@ from callboard.core import (
     InvocationStarted,
     ReplyEnded,
     ReplyStarted,
+    ResultCanister,
     ToolDeclaration,
     Usage,
     UserCanister,
@@ -407,6 +408,21 @@ def test_a_conversation_becomes_a_task(invoke, ask, toolbox):
 def test_a_job_becomes_a_task(invoke):
     task = json.loads(invoke("eval", "add", make(make_ended).id, "--turn", "1").stdout)
     assert task["steps"][0]["expected"] == [{"name": "deploy", "arguments": {"to": ["prod"]}}]
+
+
+def test_a_task_of_a_job_declares_the_tools_that_its_model_saw(invoke):
+    async def make_declared(store):
+        claim = await begin(store)
+        for number, name in enumerate(("look", "deploy"), 2):
+            claim.declare((ToolDeclaration(name, f"{name} it."),))
+            await claim.append([ResultCanister("done", invocation_id="call_1"), CALL], rounds=number)
+        return claim.job
+
+    job = make(make_declared)
+    task = json.loads(invoke("eval", "add", job.id).stdout)
+    assert [(each["name"], each["description"]) for each in task["tools"]] == [("deploy", "deploy it.")]
+    task = json.loads(invoke("eval", "add", job.id, "--turn", "1").stdout)
+    assert [each["name"] for each in task["tools"]] == ["look", "deploy"]
 
 
 def test_a_source_that_is_nowhere_is_named(invoke):

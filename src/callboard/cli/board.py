@@ -14,10 +14,10 @@ import typer
 from callboard.cli import mcp_servers
 from callboard.cli.agui import HELP, check_agents, describe_key, extend_board_by_agui, make_key
 from callboard.cli.background import ensure_worker
-from callboard.cli.eval_add import keep_reply
 from callboard.cli.options import ACCESS, Port, key_option, option, read_keys, takes_options
 from callboard.cli.settings import load_telemetry_settings
 from callboard.errors import CallerError
+from callboard.evaluation.kept_tests import TaskFile
 from callboard.extras import is_extra_installed, require_extra
 from callboard.jobs.job import DurableJob
 from callboard.jobs.streams import JobStreams
@@ -107,7 +107,7 @@ def make_parts(streams: JobStreams) -> BoardParts:
 
     tools = ToolsPart(find_servers) if is_extra_installed("mcp") else None
     if not is_extra_installed("jobs"):
-        return BoardParts(tools=tools, keep_test=keep_reply)
+        return BoardParts(tools=tools, tests=TaskFile())
     # Imported before serving: the import would block a gateway's clients for half a second.
     from callboard.jobs.client import JobClient  # noqa: PLC0415
     from callboard.jobs.services import load_job_settings  # noqa: PLC0415
@@ -118,7 +118,7 @@ def make_parts(streams: JobStreams) -> BoardParts:
         start_worker=_start_worker,
         read_budget=lambda: load_job_settings().budget_per_day,
         tools=tools,
-        keep_test=keep_reply,
+        tests=TaskFile(),
     )
 
 

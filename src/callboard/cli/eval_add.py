@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated
 
-import msgspec
 import typer
 from msgspec.structs import replace
 
@@ -16,45 +14,12 @@ from callboard.cli import complete
 from callboard.cli.dialects import read_declarations
 from callboard.cli.durable_store import find_job, read_jobs
 from callboard.cli.options import option, takes_options
-from callboard.core import Canister
 from callboard.errors import CallerError
+from callboard.evaluation.kept_tests import TaskFile
 from callboard.evaluation.recorded_task import MAX_FILE, Recording, decode_expected, decode_recording, make_task
-from callboard.evaluation.records import append_line
-from callboard.evaluation.suites import load_file, recorded_path
 from callboard.evaluation.task import Task, encode_task
 from callboard.jobs.entries import read_conversation
-from callboard.servers.gateway.traffic_values import KeptReply, KeptTest
 from callboard.text.display import escape
-
-VECTORS: Final = "vectors.jsonl"
-"""Name of the vector file, beside the task file."""
-
-
-def keep_reply(reply: KeptReply) -> KeptTest:
-    """Make a test from a reply of the gateway, or from the last reply of a job.
-
-    Raises:
-        CallerError: The reply cannot be a test, or is one already.
-    """
-    task = make_task(Recording(reply.canisters, reply.tools))
-    path = add_task(task)
-    test = KeptTest(task.identifier, encode_task(task).decode(), str(path))
-    if not reply.vector:
-        return test
-    vector = msgspec.json.encode({**reply.vector, "name": task.identifier})
-    append_line(path.with_name(VECTORS), vector)
-    return msgspec.structs.replace(test, vector=vector.decode(), vector_path=str(path.with_name(VECTORS)))
-
-
-def add_task(task: Task) -> Path:
-    """Add a task to the recorded ones. Raises CallerError if the name is taken."""
-    path = recorded_path()
-    old = load_file(path) if path.is_file() and path.stat().st_size else []
-    if any(each.identifier == task.identifier for each in old):
-        hint = f"edit {path}, or give --name"
-        raise CallerError("a task of this name exists", path=task.identifier, hint=hint)
-    append_line(path, encode_task(task))
-    return path
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,7 +49,7 @@ class EvalAddOptions:
         str,
         option(
             help="A JSON file with tools, as for callboard parse.",
-            show_default="the tools of the request, or those that the job or conversation called",
+            show_default="the tools of the request or job, or those that were called",
         ),
     ] = ""
     category: Annotated[str, option(help="The task's category.")] = "recorded"
@@ -100,7 +65,7 @@ def add(options: EvalAddOptions) -> None:
     The task is one line of JSON in `evaluation/tasks.jsonl` of Callboard's own directory. Edit it if the reply was
     wrong. `callboard eval MODEL --suite recorded` runs it.
     """
-    recording = read_recording(options.source, options.wire)
+    recording = read_recording(options.source, options.wire, options.turn)
     if options.tools:
         recording = replace(recording, tools=tuple(read_declarations(options.tools)))
     task = make_task(
@@ -111,13 +76,13 @@ def add(options: EvalAddOptions) -> None:
         identifier=options.name,
     )
     if not options.dry_run:
-        path = add_task(task)
+        path = TaskFile().add(task)
         typer.echo(escape(f"{task.identifier} is in {path}: {_describe(task)}"), err=True)
     typer.echo(encode_task(task).decode())
 
 
-def read_recording(source: str, wire: str) -> Recording:
-    """Read the recording in a file, a conversation or a job. Raises CallerError."""
+def read_recording(source: str, wire: str, turn: int | None) -> Recording:
+    """Read the recording of a turn in a file, a conversation or a job. Raises CallerError."""
     path = Path(source)
     if path.is_file():
         if path.stat().st_size > MAX_FILE:
@@ -125,16 +90,21 @@ def read_recording(source: str, wire: str) -> Recording:
         return decode_recording(path.read_bytes(), wire=wire, path=source)
     if path.name == source and (conversations_directory() / source).is_dir():
         return Recording(tuple(Conversation.resume(source).canisters))
-    return Recording(tuple(_read_job(source)))
+    return _read_job(source, is_last=turn is None)
 
 
-def _read_job(name: str) -> Sequence[Canister]:
+def _read_job(name: str, *, is_last: bool) -> Recording:
+    from callboard.jobs.declared_tools import merge_tools, read_tools  # noqa: PLC0415  # half a second
+
     try:
         job = find_job(name)
     except CallerError as error:
         hint = "name a file, a conversation, or a job of `callboard jobs list`"
         raise CallerError(f"nothing was recorded under this name ({error.message})", path=name, hint=hint) from None
-    return read_conversation([entry.item for entry in read_jobs(lambda store: store.read_entries(job.id))])
+    entries = read_jobs(lambda store: store.read_entries(job.id))
+    sets = read_jobs(lambda store: read_tools(store.database, job.id))
+    tools = merge_tools(sets[-1:] if is_last else sets)
+    return Recording(tuple(read_conversation([entry.item for entry in entries])), tools)
 
 
 def _describe(task: Task) -> str:

@@ -160,7 +160,7 @@ class Journal(CallJournal, Protocol):
         ...
 
     def declare(self, tools: Sequence[ToolDeclaration], /) -> None:
-        """Note the tools of the next request. They are saved with the next items."""
+        """Note the `tools` of the next request. They are saved with the next items."""
         ...
 
 

@@ -33,6 +33,7 @@ MAX_FILE: Final = 32 * 1024 * 1024
 """Maximum bytes of a recorded request."""
 _LOOSE: Final = 60
 """Maximum characters of a text that is compared without case and punctuation. A longer text has to match exactly."""
+_NO_REPLY: Final = "give its reply, or --expect"
 _REQUEST_KEYS: Final = ("request", "body")
 _REPLY_KEYS: Final = ("response", "reply")
 _MODEL: Final = (AssistantCanister, InvocationCanister)
@@ -117,7 +118,7 @@ def make_task(
     """
     before, calls, next_turn = _split(recording.canisters, turn, has_expected=expected is not None)
     if expected is None and next_turn:
-        raise CallerError("the model has said nothing", hint="give its reply, or --expect")
+        raise CallerError("the model has said nothing", hint=_NO_REPLY)
     targets = tuple(expected) if expected is not None else tuple([expect_call(call) for call in calls])
     task = Task(
         identifier,
@@ -128,6 +129,14 @@ def make_task(
     )
     name = identifier or f"recorded-{hashlib.sha256(encode_task(task)).hexdigest()[:12]}"
     return msgspec.structs.replace(task, identifier=name)
+
+
+def find_calls(canisters: Sequence[Canister]) -> list[InvocationCanister]:
+    """Return the calls of the model's last turn. Raises CallerError if there is no turn."""
+    _, calls, next_turn = _split(canisters, None, has_expected=False)
+    if next_turn:
+        raise CallerError("the model has said nothing", hint=_NO_REPLY)
+    return calls
 
 
 def expect_call(call: InvocationCanister) -> ExpectedCall:

@@ -83,6 +83,11 @@ def remove_tools(connection: Connection, job: int) -> None:
     connection.execute(delete(declarations).where(declarations.c.digest.in_(digests), ~is_used))
 
 
+def merge_tools(sets: Sequence[DeclaredTools]) -> tuple[ToolDeclaration, ...]:
+    """Return the tools of all sets. A later declaration of a name replaces an earlier one."""
+    return tuple({tool.name: tool for each in sets for tool in each.tools}.values())
+
+
 async def read_tools(database: Database, identifier: str) -> Sequence[DeclaredTools]:
     """Return the sets of a job, in order. Raises CallerError if the job does not exist."""
     query = select(job_tools.c.entries, declarations.c.line).join(

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 from tests.servers.board.test_job_page import CALL, make_ended, make_job, make_waiting
 
-from callboard.cli.eval_add import keep_reply
-from callboard.core import AssistantCanister, ResultCanister
+from callboard.core import AssistantCanister, ResultCanister, ToolDeclaration, UserCanister
+from callboard.evaluation.kept_tests import TaskFile
 from callboard.evaluation.suites import load_file, recorded_path
 from callboard.jobs.job import Approval
 from callboard.servers.board.job_page import look_subject
@@ -252,15 +252,94 @@ def test_a_job_is_retried_and_forked_as_a_new_one(run, job_store, post, ended):
         assert job.parent == f"{ended.id}{parent}"
 
 
-def test_a_job_is_kept_as_a_test(post, ended, board, monkeypatch, tmp_path):
-    assert post(ended, "keep").status_code == 404  # where nobody can make one
+SCHEMA = {"type": "object", "properties": {"to": {"type": "string"}}, "required": ["to"]}
+TOOLS = (ToolDeclaration("deploy", "Deploy.", SCHEMA), ToolDeclaration("look", "Look."))
+
+
+@pytest.fixture
+def tests(board, monkeypatch, tmp_path):
+    """Lets the board keep tests, and returns the kept ones."""
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
-    board.parts = replace(board.parts, keep_test=keep_reply)
-    page = post(ended, "keep").text
-    [task] = load_file(recorded_path())
-    assert task.identifier in page
+    board.parts = replace(board.parts, tests=TaskFile())
+    return lambda: load_file(recorded_path()) if recorded_path().is_file() else []
+
+
+def make_called(run, job_store):
+    """A job that has ended with a call, and declared two tools."""
+
+    async def make():
+        job = await job_store.create("agent", description="Ship it", items=[UserCanister("Ship it")])
+        claim = await job_store.claim(job.id, 1, "worker")
+        claim.declare(TOOLS)
+        await claim.append([CALL, ResultCanister("shipped", invocation_id="call_1")], rounds=1)
+        await claim.end("failed", "cancelled")
+        return claim.job
+
+    return run(make)
+
+
+def test_a_job_is_kept_as_a_test_with_all_tools_that_its_model_saw(tests, run, job_store, browser, post):
+    job = make_called(run, job_store)
+    assert "Keep as a test" in browser.get(f"/board/jobs/{job.id}").text
+    form = browser.get(f"/board/jobs/{job.id}/keep").text
+    assert "2 declared tools" in form
+    assert '<option value="deploy" selected>' in form
+    wrong = post(job, "keep", **{"tool-0": "deploy", "arguments-0": '{"to": 1}', "tool-1": "look", "arguments-1": "{"})
+    assert wrong.status_code == 422
+    assert "to: " in wrong.text
+    assert "This is not a JSON object." in wrong.text
+    assert tests() == []
+    fields = {"tool-0": "deploy", "arguments-0": '{"to": "test"}', "tool-1": "look", "arguments-1": ""}
+    answer = post(job, "keep", **fields)
+    [task] = tests()
+    assert answer.headers["location"] == f"/board/tests?kept={task.identifier}"
+    assert task.tools == TOOLS
+    assert [(call.name, call.arguments) for call in task.steps[0].expected] == [
+        ("deploy", {"to": ("test",)}),
+        ("look", {}),
+    ]
+
+
+def test_a_reply_without_a_call_is_kept_and_expects_none(tests, browser, post, ended):
+    assert "selected" not in browser.get(f"/board/jobs/{ended.id}/keep").text
+    assert post(ended, "keep", **{"tool-0": "", "arguments-0": "{}"}).status_code == 303
+    [task] = tests()
     assert task.steps[0].expected == ()
     assert not recorded_path().with_name("vectors.jsonl").exists()
+
+
+def test_a_job_without_a_reply_is_not_kept(tests, run, job_store, browser):
+    async def make():
+        job = await job_store.create("agent", description="Ship it", items=[UserCanister("Ship it")])
+        return await job_store.request_cancel(job.id)
+
+    job = run(make)
+    assert "Keep as a test" not in browser.get(f"/board/jobs/{job.id}").text
+    assert "the model has said nothing" in browser.get(f"/board/jobs/{job.id}/keep").text
+    assert tests() == []
+
+
+def test_a_board_without_tests_keeps_none(browser, post, ended):
+    assert browser.get(f"/board/jobs/{ended.id}/keep").status_code == 404
+    assert post(ended, "keep").status_code == 404
+    assert "Keep as a test" not in browser.get(f"/board/jobs/{ended.id}").text
+
+
+def test_kept_tests_are_listed_deleted_and_restored(tests, browser, token, post, ended):
+    post(ended, "keep", **{"tool-0": ""})
+    [task] = tests()
+    page = browser.get("/board/tests").text
+    for text in (task.identifier, "Expects no call", "Ship it", "callboard eval MODEL --suite recorded"):
+        assert text in page
+    fields = {"token": token, "name": task.identifier}
+    page = browser.post("/board/tests/remove", data=fields).text
+    assert "Undo" in page
+    assert "There are no kept tests." in page
+    page = browser.post("/board/tests/restore", data=fields).text
+    assert f"Kept: <code>{task.identifier}</code>" in page
+    assert browser.post("/board/tests/remove", data={**fields, "name": "x"}).status_code == 409
+    refused = browser.post("/board/tests/run", data={**fields, "model": "command:rm"})
+    assert "cannot be run from here" in refused.text
 
 
 @pytest.mark.parametrize(

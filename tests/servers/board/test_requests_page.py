@@ -10,8 +10,8 @@ import pytest
 from tests.servers.gateway.conftest import Served, behind
 from tests.servers.gateway.conftest import serve_gateway as serving
 
-from callboard.cli.eval_add import keep_reply
 from callboard.core import InvocationEnded, InvocationStarted, ReplyEnded, TextPiece, Usage
+from callboard.evaluation.kept_tests import TaskFile
 from callboard.evaluation.suites import load_file, recorded_path
 from callboard.profiles import Prices
 from callboard.servers.board.app import Board, BoardParts
@@ -66,7 +66,7 @@ def on_gateway(login):
     @asynccontextmanager
     async def run(*backends, **settings):
         def extend(services):
-            parts = BoardParts(traffic=Traffic(services.gateway, services.keep_requests()), keep_test=keep_reply)
+            parts = BoardParts(traffic=Traffic(services.gateway, services.keep_requests()), tests=TaskFile())
             return Board(parts, login)
 
         async with serving(*backends, extend=extend, **settings) as served:
@@ -212,9 +212,15 @@ async def test_keep_as_a_test(on_gateway, monkeypatch, tmp_path):
     async with FakeBackend([CALL]) as backend, on_gateway(backend) as (served, visitor):
         await served.post("chat", {**ASK, "tools": TOOLS})
         path = links(await visitor.get("/requests"))[0]
-        (status, _, page), (second, _, text) = await visitor.post(f"{path}/keep"), await visitor.post(f"{path}/keep")
-    assert status == 200
+        form = await visitor.get(f"{path}/keep")
+        fields = {"tool-0": "weather", "arguments-0": '{"city": "Rome"}', "tool-1": "", "arguments-1": "{}"}
+        status, place, _ = await visitor.post(f"{path}/keep", **fields)
+        second, _, text = await visitor.post(f"{path}/keep", **fields)
+        page = await visitor.get("/tests")
+    assert "selected>weather" in form
+    assert "1 declared tool" in form
     [task] = load_file(recorded_path())
+    assert (status, place) == (303, f"/tests?kept={task.identifier}")
     assert task.identifier in page
     assert [(call.name, call.arguments) for call in task.steps[0].expected] == [("weather", {"city": ("Rome",)})]
     assert task.tools[0].schema["required"] == ["city"]

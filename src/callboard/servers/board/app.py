@@ -40,10 +40,10 @@ if TYPE_CHECKING:
 
     from callboard.jobs.client import JobClient
     from callboard.jobs.job import DurableJob
+    from callboard.servers.board.tests_page import KeptTests
     from callboard.servers.board.tools_page import ToolsPart
     from callboard.servers.gateway.app import Extension
     from callboard.servers.gateway.traffic import Traffic
-    from callboard.servers.gateway.traffic_values import KeptReply, KeptTest
 
 
 class BoardPage(NamedTuple):
@@ -63,6 +63,7 @@ PAGES: Final[Sequence[BoardPage]] = (
     BoardPage("Activity", "/jobs", "jobs_page", "jobs"),
     BoardPage("Requests", "/requests", "requests_page", "traffic"),
     BoardPage("Tools", "/tools", "tools_page", "tools"),
+    BoardPage("Kept tests", "/tests", "tests_page", "tests"),
 )
 
 
@@ -86,8 +87,8 @@ class BoardParts:
     """The requests of a gateway."""
     tools: ToolsPart | None = None
     """Ensembles and MCP servers."""
-    keep_test: Callable[[KeptReply], KeptTest] | None = None
-    """Makes a test from a reply. Called in a thread."""
+    tests: KeptTests | None = None
+    """Keeps tests and runs them. Called in a thread."""
 
 
 class Board:
@@ -168,7 +169,7 @@ class Board:
             "author": name_session(session) if session else "",
             # Cached, so that the token of a stream says when the question was first shown.
             "sign_look": cache(partial(self.login.make_look_token, session)),
-            "can_keep": self.parts.keep_test is not None,
+            "can_keep": self.parts.tests is not None,
             "now": now(),
         }
 

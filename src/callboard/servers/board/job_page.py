@@ -25,7 +25,7 @@ from callboard import __version__
 from callboard.coding.job import UNTESTED
 from callboard.core import AssistantCanister, Event
 from callboard.jobs.activity import find_new_pieces, read_activities, read_draft
-from callboard.jobs.declared_tools import read_tools
+from callboard.jobs.declared_tools import merge_tools, read_tools
 from callboard.jobs.job import END_STATES, QUEUE, Approval, DurableJob, JobSummary
 from callboard.jobs.queries import JobReader, JobRound
 from callboard.jobs.streams import Subscription
@@ -120,7 +120,7 @@ async def show_job(
         window=window,
         earlier=window.after,
         articles=articles,
-        tools={tool.name: tool for each in await read_tools(store.database, job.id) for tool in each.tools},
+        tools=merge_tools(await read_tools(store.database, job.id)),
         parts=await render_parts(
             board,
             board.values(request),
@@ -315,7 +315,7 @@ async def render_parts(
         ("cancel", "Cancel this job", not job.has_ended),
         ("resume", "Resume", job.state in RESUMABLE),
         ("retry", "Retry as a new job", job.has_ended),
-        ("keep", "Keep as a test", job.has_ended and common["can_keep"]),
+        ("keep", "Keep as a test…", job.has_ended and job.rounds and common["can_keep"]),
     ]
     return {
         "state": render("job_state.html", {**values, "why": describe_state(job, [each for each, *_ in opened])}),

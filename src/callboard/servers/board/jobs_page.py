@@ -27,6 +27,7 @@ from starlette.routing import BaseRoute, Route
 from callboard.errors import CallerError
 from callboard.jobs.activity import JobActivity, read_activities
 from callboard.jobs.changed_fork import fork_with_change, read_changeable
+from callboard.jobs.declared_tools import merge_tools, read_tools
 from callboard.jobs.entries import read_conversation
 from callboard.jobs.job import DurableJob, DurableState, JobSummary
 from callboard.jobs.queries import JobFilter, JobOrder
@@ -38,6 +39,7 @@ from callboard.servers.board.job_page import describe_state, look_subject
 from callboard.servers.board.login import LOOK_SECONDS, name_session
 from callboard.servers.board.session_rows import KIND, list_with_sessions, select_sessions
 from callboard.servers.board.templating import now, render
+from callboard.servers.board.tests_page import keep_routes
 from callboard.servers.gateway.traffic_values import KeptReply
 
 if TYPE_CHECKING:
@@ -117,14 +119,12 @@ def action_routes(board: Board) -> Sequence[BaseRoute]:
         text = form.get("text", "").replace("\r\n", "\n")
         return await _lead_to(request, await fork_with_change(board.jobs.store, job, number, text))
 
-    async def keep(request: Request, _: Form) -> Response:
-        if board.parts.keep_test is None:
-            raise HTTPException(404)
+    async def read_reply(request: Request) -> KeptReply:
         job = await board.jobs.store.get(request.path_params["job"])
         entries = await board.jobs.store.read_entries(job.id)
+        sets = await read_tools(board.jobs.store.database, job.id)
         conversation = read_conversation([entry.item for entry in entries])
-        test = await asyncio.to_thread(board.parts.keep_test, KeptReply(job.id, tuple(conversation)))
-        return board.render(request, "kept_test.html", test=test, back=f"/jobs/{job.id}")
+        return KeptReply(job.id, tuple(conversation), merge_tools(sets[-1:]))
 
     async def _lead_to(request: Request, job: DurableJob) -> Response:
         await board.start_worker(job)
@@ -144,10 +144,10 @@ def action_routes(board: Board) -> Sequence[BaseRoute]:
         "retry": retry,
         "fork": fork,
         "change": change,
-        "keep": keep,
     }
     return [
         Route("/jobs/{job}/entries/{number}/change", show_change),
+        *keep_routes(board, "/jobs/{job}/keep", read_reply),
         *(Route(f"/jobs/{{job}}/{name}", board.action(handler), methods=["POST"]) for name, handler in actions.items()),
     ]
 

@@ -7,7 +7,6 @@ The pages of the gateway's requests share their source and the format of their v
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from hashlib import sha256
 from types import MappingProxyType
@@ -27,7 +26,8 @@ from callboard.modes.mode import MODES
 from callboard.servers.board.browser import Form, PageUpdate, read_number, read_value, send_updates, wait
 from callboard.servers.board.charts import chart_requests
 from callboard.servers.board.templating import now, render
-from callboard.servers.gateway.traffic_values import PROBLEMS, RepeatOrder, RequestView, RowFilter, RowPage
+from callboard.servers.board.tests_page import keep_routes
+from callboard.servers.gateway.traffic_values import PROBLEMS, KeptReply, RepeatOrder, RequestView, RowFilter, RowPage
 
 if TYPE_CHECKING:
     from callboard.servers.board.app import Board
@@ -82,19 +82,15 @@ def request_routes(board: Board) -> Sequence[BaseRoute]:
         repeated = await traffic_of(board).repeat(_read_identifier(request), order)
         return board.redirect(request, f"/requests/{repeated}")
 
-    async def keep(request: Request, _: Form) -> Response:
-        if board.parts.keep_test is None:
-            raise HTTPException(404)
-        reply = await traffic_of(board).kept_reply(_read_identifier(request))
-        test = await asyncio.to_thread(board.parts.keep_test, reply)
-        return board.render(request, "kept_test.html", test=test, back=f"/requests/{reply.name}")
+    async def read_reply(request: Request) -> KeptReply:
+        return await traffic_of(board).kept_reply(_read_identifier(request))
 
     path = "/requests/{identifier}"
     return [
         Route(path, show),
         Route(f"{path}/live", stream),
         Route(f"{path}/again", board.action(ask_again), methods=["POST"]),
-        Route(f"{path}/keep", board.action(keep), methods=["POST"]),
+        *keep_routes(board, f"{path}/keep", read_reply),
     ]
 
 

@@ -217,13 +217,3 @@ class KeptReply(msgspec.Struct, frozen=True):
     tools: tuple[ToolDeclaration, ...] = ()
     vector: dict[str, Any] = {}
     """The vector. Empty if there is no single reply, as for a job."""
-
-
-class KeptTest(msgspec.Struct, frozen=True):
-    """A finished test: a task of `callboard eval` and a vector, each one line of JSON, and their paths."""
-
-    name: str
-    task: str
-    task_path: str
-    vector: str = ""
-    vector_path: str = ""
