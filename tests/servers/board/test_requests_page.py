@@ -119,6 +119,9 @@ async def test_one_request_and_what_another_dialect_would_have_read(on_gateway):
             len(backend.requests),
         )
     assert "calls in text" not in plain
+    found, _, others = plain.partition('<optgroup label="Find no call">')
+    assert "<option>hermes</option>" in found.partition('<optgroup label="Find a call">')[2]
+    assert "<option>pythonic</option>" in others
     assert "invocation_started" not in plain
     assert "As hermes reads it" in replayed
     assert "invocation_started" in replayed

@@ -68,6 +68,7 @@ def request_routes(board: Board) -> Sequence[BaseRoute]:
             place=place,
             again=(await traffic.page(RowFilter(again_of=identifier))).rows,
             dialects=sorted(DIALECTS),
+            finding=() if view.row.is_open else await traffic.find_dialects(identifier, place),
             modes=list(MODES),
             models=sorted({name for each in backends for name in each.models}),
             backends=sorted({each.name for each in backends}),

