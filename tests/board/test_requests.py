@@ -66,7 +66,10 @@ def gateway(jobs):
     jobs.portal.call(backend.__aexit__, None, None, None)
 
 
-@pytest.mark.parametrize("options", [{}, {"color_scheme": "dark"}, {"viewport": {"width": 390, "height": 800}}])
+WIDTHS = [{"viewport": {"width": width, "height": 800}} for width in (390, 768)]
+
+
+@pytest.mark.parametrize("options", [{}, {"color_scheme": "dark"}, *WIDTHS])
 def test_the_pages_of_requests(gateway, visit, look, options):
     for question in ("Hi", "What is the weather in Oslo?", "Please fail", "Hi again"):
         gateway.ask(question, **{"session-id": "run of today", "user-agent": "codex_exec/0.169"})
@@ -75,6 +78,7 @@ def test_the_pages_of_requests(gateway, visit, look, options):
     expect(page.locator("#status")).to_have_text("Live")
     expect(page.locator("#rows")).to_contain_text("1 call from text")
     look(page, "" if options else "board-requests")
+    assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
     page.get_by_label("With").select_option("recovered")
     page.get_by_role("button", name="Filter").click()
     page.locator("#rows tbody a").first.click()
@@ -83,6 +87,7 @@ def test_the_pages_of_requests(gateway, visit, look, options):
     page.get_by_role("button", name="Read").click()
     expect(page.get_by_role("heading", name="As pythonic reads it")).to_be_visible()
     look(page, "" if options else "board-request")
+    assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
     assert not page.evaluate("document.querySelector('img, #main script')")
 
 
@@ -110,6 +115,7 @@ def test_a_session_is_one_row_and_opens_to_its_turns(gateway, visit, look, optio
     expect(turns).to_have_count(2)  # without a reload
     expect(turns.first).to_contain_text("1 failed")
     look(page, "" if options else "board-session")
+    assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
     turns.last.get_by_role("link").click()
     expect(page.locator("#sides")).to_contain_text("Hello, who is there?")
     page.get_by_role("link", name="opencode").click()

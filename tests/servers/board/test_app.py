@@ -163,6 +163,23 @@ def test_what_is_not_there_is_a_page(browser):
     assert "page not found" in answer.text
 
 
+@pytest.mark.parametrize(
+    ("referer", "back"),
+    [
+        ("http://127.0.0.1:8283/board/jobs?text=pay&page=2", '<a href="/board/jobs?text=pay&amp;page=2">'),
+        ("http://127.0.0.1:8283/board/nothing", ""),
+        ("http://evil.example/board/jobs", ""),
+        ("http://127.0.0.1:8283//evil.example/board/jobs", ""),
+        ("http://[", ""),
+        ("", ""),
+    ],
+)
+def test_an_error_leads_back_to_the_page_before(browser, referer, back):
+    page = browser.get("/board/nothing", headers={"referer": referer}).text
+    assert ("Back to the page before" in page) == bool(back)
+    assert back in page
+
+
 def test_a_gateways_board_opens_its_jobs_when_somebody_looks(board, browser):
     board.parts.jobs.assert_not_called()
     browser.get("/board/login", follow_redirects=False)

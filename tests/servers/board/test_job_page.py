@@ -321,6 +321,28 @@ def test_a_waiting_call_is_separate_from_the_conversation(run, job_store, browse
     assert "<script>alert" not in page
 
 
+@pytest.mark.parametrize(
+    ("output", "words"),
+    [
+        ({"text": "", "files": []}, None),
+        ({"text": "Mended.", "tests": "not run: pytest is not installed"}, "Not tested: pytest is not installed"),
+        ({"text": "Mended.", "tests": "2 passed"}, "Tests: 2 passed"),
+    ],
+)
+def test_an_outcome_says_if_nothing_was_tested(run, job_store, browser, output, words):
+    job = run(make_ended, job_store, output=output).job
+    page = browser.get(f"/board/jobs/{job.id}").text
+    assert ("outcome-title" in page) == (words is not None)
+    assert words is None or f"{words}</span>" in page
+    assert ('class="state waiting"' in page) == ("Not tested" in page)
+
+
+def test_a_fork_names_its_origin(run, job_store, browser):
+    origin = run(make_ended, job_store, AssistantCanister("Done.")).job
+    page = browser.get(f"/board/jobs/{run(job_store.fork, origin.id, 1).id}").text
+    assert f'<a href="/board/jobs/{origin.id}">{origin.title} after round 1</a>' in page
+
+
 def test_questions_that_are_open_are_counted(run, job_store, browser):
     async def wait():
         claim = await make_job(job_store)

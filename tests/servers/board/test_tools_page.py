@@ -47,7 +47,7 @@ def test_the_list_tells_no_secret_and_connects_nothing(browser):
     page = browser.get("/board/tools").text
     assert "https://mcp.test/path" in page
     assert Path(sys.executable).name in page
-    assert "disabled" in page
+    assert "Disabled" in page
     for secret in ("abcdef", "unseen", "word@", "key=secret"):
         assert secret not in page
     assert Pins().list_all() == []
@@ -69,6 +69,16 @@ def test_a_server_that_does_not_start_says_why(browser, token):
     page = browser.post("/board/tools/bad/check", data={"token": token}).text
     assert "failed" in page
     assert "/no/such/program" in page
+
+
+def test_the_list_says_how_the_last_connection_was(browser, token):
+    before = browser.get("/board/tools").text
+    for name in ("io", "bad"):
+        browser.post(f"/board/tools/{name}/check", data={"token": token})
+    after = browser.get("/board/tools").text
+    assert (before.count("Not connected yet"), after.count("Not connected yet")) == (3, 1)
+    assert '<span class="state completed">ready</span> 1 tool, ' in after
+    assert '<span class="state failed">failed</span> 0 tools, ' in after
 
 
 async def test_tools_of_the_gateway():

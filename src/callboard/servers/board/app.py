@@ -30,7 +30,7 @@ from starlette.routing import BaseRoute, Mount, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from callboard.errors import CallboardError, CallerError
-from callboard.servers.board.browser import Form, read_form
+from callboard.servers.board.browser import Form, find_back, read_form
 from callboard.servers.board.login import LOOPBACK_NAMES, Guard, Login, login_routes, name_session
 from callboard.servers.board.templating import now, render, send_asset
 from callboard.servers.listening import call_at_signals
@@ -151,7 +151,7 @@ class Board:
         inner = Starlette(
             routes=routes,
             middleware=[Middleware(Guard, login=self.login, hosts=self._hosts)],
-            exception_handlers={CallboardError: self._show_error, HTTPException: self._show_missing},
+            exception_handlers={CallboardError: self._show_error, HTTPException: self._show_error},
         )
         return [Route(PREFIX, _add_slash), Mount(PREFIX, app=inner)]
 
@@ -179,7 +179,7 @@ class Board:
         async def act(request: Request) -> Response:
             form = await read_form(request)
             if not self.login.is_form_token(request.state.session, form.get("token", "")):
-                raise HTTPException(403, "the form belongs to another session; reload the page and send it again")
+                raise HTTPException(403, "the form belongs to another session: reload the page and send it again")
             return await handler(request, form)
 
         return act
@@ -199,18 +199,13 @@ class Board:
         return self.redirect(request, self.pages[0].path)
 
     async def _show_error(self, request: Request, error: Exception) -> Response:
-        message, hint, path, page = str(error), "", "", ""
-        if isinstance(error, CallboardError):
-            message, hint, path, page = error.message, error.hint, error.path, error.page
+        fields = {name: getattr(error, name, "") for name in ("message", "hint", "path", "page")}
         status = 409 if request.method == "POST" else 404 if isinstance(error, CallerError) else 503
-        return self.render(request, "error.html", status=status, message=message, hint=hint, where=path, page=page)
-
-    async def _show_missing(self, request: Request, error: Exception) -> Response:
-        status, message = 404, "page not found"
         if isinstance(error, HTTPException):
-            status = error.status_code
-            message = message if status == 404 and error.detail == "Not Found" else error.detail
-        return self.render(request, "error.html", status=status, message=message, hint="", where="", page="")
+            status, fields["message"] = error.status_code, error.detail
+            if fields["message"] == "Not Found":
+                fields["message"] = "page not found"
+        return self.render(request, "error.html", status=status, error=fields, back=find_back(request))
 
 
 class _Opener:

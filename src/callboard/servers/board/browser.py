@@ -12,7 +12,7 @@ import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import aclosing, suppress
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
-from urllib.parse import parse_qsl
+from urllib.parse import parse_qsl, urlsplit
 
 import msgspec
 from starlette.exceptions import HTTPException
@@ -55,6 +55,17 @@ def read_number(text: str) -> int | None:
 def read_value(text: str | None) -> str:
     """Return a value, cut to its maximum length; "" if it is missing."""
     return (text or "")[:_MAX_VALUE]
+
+
+def find_back(request: Request) -> str:
+    """Return the path of the board's page with the link or form that led here, "" if there is none."""
+    with suppress(ValueError):
+        page = urlsplit(request.headers.get("referer", ""))
+        path = f"{page.path}?{page.query}" if page.query else page.path
+        is_ours = page.netloc == request.headers.get("host") and path.startswith(f"{request.scope['root_path']}/")
+        if is_ours and page.path != request.url.path:
+            return path
+    return ""
 
 
 POLL_SECONDS: Final = 0.1

@@ -9,6 +9,7 @@ Law: each entry is shown once, even if connections break and servers restart.
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime
 from hashlib import sha256
 from types import MappingProxyType
@@ -24,6 +25,7 @@ from starlette.routing import BaseRoute, Route
 from callboard import __version__
 from callboard.coding.job import UNTESTED
 from callboard.core import AssistantCanister, Event
+from callboard.errors import CallerError
 from callboard.jobs.activity import find_new_pieces, read_activities, read_draft
 from callboard.jobs.declared_tools import merge_tools, read_tools
 from callboard.jobs.job import END_STATES, QUEUE, Approval, DurableJob, JobSummary
@@ -319,7 +321,7 @@ async def render_parts(
     ]
     return {
         "state": render("job_state.html", {**values, "why": describe_state(job, [each for each, *_ in opened])}),
-        "facts": render("job_facts.html", {**values, "facts": list_facts(job)}),
+        "facts": render("job_facts.html", {**values, "facts": list_facts(job, await _find_title(store, job))}),
         "waits": render(
             "job_waits.html",
             {**values, "answered": answered, "opened": opened, "is_answered": is_answered, "words": words},
@@ -339,7 +341,14 @@ async def _find_words(store: JobReader, job: JobSummary) -> str:
     return truncate_middle(" ".join(" ".join(texts).split()), _MAX_WORDS)
 
 
-def list_facts(job: JobSummary) -> list[JobFact]:
+async def _find_title(store: JobReader, job: JobSummary) -> str:
+    """Return the title of the job that a fork was made of, "" if it was deleted."""
+    with suppress(CallerError):
+        return (await store.read_summary(job.parent.partition("@")[0])).title if job.parent else ""
+    return ""
+
+
+def list_facts(job: JobSummary, parent_title: str = "") -> list[JobFact]:
     usage = job.usage
     parent, _, parent_round = job.parent.partition("@")
     rows = [
@@ -361,7 +370,7 @@ def list_facts(job: JobSummary) -> list[JobFact]:
         JobFact("Queue", "" if job.queue == QUEUE else job.queue),
         JobFact("Attempts", str(job.attempts) if job.attempts > 1 else ""),
         JobFact("Schedule", job.schedule),
-        JobFact("Forked from", f"{parent} after round {parent_round}" if parent else "", link=parent),
+        JobFact("Forked from", f"{parent_title or parent} after round {parent_round}" if parent else "", link=parent),
     ]
     return [row._replace(text=truncate(row.text, _MAX_FACT)) for row in rows if row.text or row.moment]
 
@@ -396,8 +405,8 @@ class JobOutcome(NamedTuple):
 
 def read_outcome(job: DurableJob) -> JobOutcome | None:
     """Return the output of a job, or None if it has none."""
-    output = job.output
-    if not output:
+    output = job.output or {}
+    if not any(output.values()):
         return None
     diff = str(output.get("diff") or "")
     lines = split_diff(diff[:MAX_DIFF]) if diff else []

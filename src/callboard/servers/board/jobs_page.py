@@ -66,7 +66,7 @@ def action_routes(board: Board) -> Sequence[BaseRoute]:
         question = look_subject(request.path_params["job"], call, digest)
         seconds = board.login.find_look(session, question, form.get("look", ""))
         if seconds is None:
-            raise HTTPException(400, "the form belongs to another question; reload the page")
+            raise HTTPException(400, "the form belongs to another question: reload the page")
         if seconds < LOOK_SECONDS:
             hint = "go back, read the question, and answer again"
             raise CallerError("nothing was done: the question was not shown for long enough", path=call, hint=hint)

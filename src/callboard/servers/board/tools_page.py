@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
 from statistics import median
 from typing import TYPE_CHECKING, Any, Final
 
@@ -19,8 +20,9 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from callboard.mcp import Pins, ServerSettings
-from callboard.mcp.server_report import describe_place, report_server
+from callboard.mcp.server_report import ServerReport, describe_place, report_server
 from callboard.servers.board.browser import Form
+from callboard.servers.board.templating import now
 from callboard.tools import Ensemble, Invoker
 
 if TYPE_CHECKING:
@@ -37,6 +39,8 @@ class ToolsPart(msgspec.Struct, frozen=True):
 
 
 def routes(board: Board) -> Sequence[BaseRoute]:
+    reports: dict[str, tuple[ServerReport, datetime]] = {}  # the last of each server, since the board started
+
     async def show(request: Request) -> Response:
         part = _part(board)
         return board.render(
@@ -44,6 +48,7 @@ def routes(board: Board) -> Sequence[BaseRoute]:
             "tools.html",
             ensembles=[] if part.hosted is None else describe_hosted(part.hosted),
             servers=await asyncio.to_thread(list_servers, part.find_servers),
+            reports=reports,
             uses=await read_use(board) if board.parts.jobs else [],
         )
 
@@ -54,6 +59,7 @@ def routes(board: Board) -> Sequence[BaseRoute]:
         if settings is None:
             raise HTTPException(404)
         report = await report_server(settings)
+        reports[settings.name] = report, now()
         return board.render(request, "server.html", report=report)
 
     return [Route("/tools", show), Route("/tools/{name}/check", board.action(check), methods=["POST"])]

@@ -5,7 +5,7 @@ for (const form of document.querySelectorAll("form[data-send]")) form.requestSub
 
 document.addEventListener("click", ({ target }) => {
   if (!target.dataset?.copy) return;
-  navigator.clipboard.writeText(target.dataset.copy).then(() => (target.textContent = "Copied"));
+  navigator.clipboard?.writeText(target.dataset.copy).then(() => (target.textContent = "Copied"));
 });
 
 const byId = (id) => document.getElementById(id);
@@ -213,6 +213,11 @@ function describe(seconds) {
   const hours = Math.floor(minutes / 60);
   return hours < 24 ? `${hours} h ${minutes % 60} min` : `${Math.floor(hours / 24)} d ${hours % 24} h`;
 }
+// A time says itself in the reader's time zone.
+document.addEventListener("pointerover", ({ target }) => {
+  const time = target.closest("time");
+  if (time) time.title = new Date(time.dateTime).toLocaleString(undefined, { dateStyle: "medium", timeStyle: "long" });
+});
 setInterval(() => {
   for (const each of document.querySelectorAll("time[data-age]")) {
     const text = describe((Date.now() - Date.parse(each.dateTime)) / 1000);
