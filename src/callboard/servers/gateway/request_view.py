@@ -218,8 +218,8 @@ def find_dialects(entry: LoggedRequest, place: int) -> tuple[str, ...]:
     tools = reply.prepared.request.tools
     events = _read(reply, replace(reply.plan, watched=None), is_whole=_is_whole(entry, reply)) if tools else ()
     text = "".join([each.text for each in events if type(each) is TextPiece])[:_MAX_READ]
-    found = {name: parse(text, tools, name) for name in sorted(DIALECTS)} if text else {}
-    return tuple([name for name, read in found.items() if any(type(each) is InvocationStarted for each in read)])
+    readings = {name: parse(text, tools, name) for name in sorted(DIALECTS)} if text else {}
+    return tuple([name for name, read in readings.items() if any(type(each) is InvocationStarted for each in read)])
 
 
 def _make_row(entry: LoggedRequest) -> RequestRow:
