@@ -16,8 +16,12 @@ from evals.check import Run
 from evals.suites import SUITES, Report, program, read_report, run_suite, variables
 from evals.task import Language
 
-SERVER = """
-import os, sys, pytest, _pytest.python, _pytest.terminal, _pytest.assertion.rewrite
+SECONDS = 60
+"""Time limit of one run of Python tests."""
+
+SERVER = f"""
+SECONDS = {SECONDS}
+import os, signal, sys, pytest, _pytest.python, _pytest.terminal, _pytest.assertion.rewrite
 arguments = sys.argv[1:]
 for line in sys.stdin:
     folder, output = line.rstrip("\\n").split("\\t")
@@ -27,6 +31,7 @@ for line in sys.stdin:
         os.dup2(file, 1)
         os.dup2(file, 2)
         os.chdir(folder)
+        signal.alarm(SECONDS)
         code = int(pytest.main(arguments))
         sys.stdout.flush()
         os._exit(code)
