@@ -1,6 +1,5 @@
 import ast
 import random
-import re
 import sysconfig
 from collections import Counter
 from itertools import groupby
@@ -15,7 +14,6 @@ from tests.tables import table
 from callboard.coding.edits.replace_definitions import (
     cut_broken_end,
     list_definitions,
-    remove_tests,
     replace_definitions,
 )
 from callboard.coding.edits.text_edits import EditRefused
@@ -163,27 +161,6 @@ TESTS = {
     "a_test.go": "package a\n\nfunc TestA(t *testing.T) {\n}\n\nfunc TestAb(t *testing.T) {\n}\n",
     "a.test.js": "test('adds one', () => {\n});\n\ntest('adds', () => {\n});\n",
 }
-
-
-@table(
-    ("path", "failed", "left"),
-    [
-        ("a.py", [], "test_a test_ab test_d test_e"),
-        ("a.py", ["test_a"], "test_ab test_d test_e"),
-        ("a.py", ["test_ab[1-x.test_a]"], "test_a test_d test_e"),
-        ("a.py", ["tests/a.py::TestC::test_d", "TestC.test_d"], "test_a test_ab test_e"),
-        ("a.py", ["TestC.test_d", "TestC.test_e"], "test_a test_ab"),
-        ("a.py", ["test_other"], "test_a test_ab test_d test_e"),
-        ("a_test.go", ["TestA/sub"], "TestAb"),
-        ("a_test.go", ["TestAb"], "TestA"),
-        ("a.test.js", ["group > adds one"], "adds"),
-        ("a.test.js", ["adds"], "adds one"),
-    ],
-)
-def test_tests_that_failed_are_taken_out(path, failed, left):
-    code = remove_tests(TESTS[path], path, failed)
-    found = re.findall(r"def (\w+)|func (\w+)|test\('(.*?)'", code)
-    assert ["".join(each) for each in found] == re.findall(r"adds one|\w+", left)
 
 
 @table(

@@ -7,7 +7,7 @@ the changes of one reply are undone before the next reply is applied, so a faile
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import aclosing
 from dataclasses import KW_ONLY, dataclass
 from datetime import UTC, datetime
@@ -19,14 +19,15 @@ from msgspec.structs import replace
 
 from callboard.coding.agents.code_blocks import CodeBlock, file_of_block, parse_code_blocks
 from callboard.coding.edits.imports import add_imports
+from callboard.coding.edits.remove_tests import remove_failures
 from callboard.coding.edits.replace_definitions import (
     cut_broken_end,
     list_definitions,
-    remove_tests,
     replace_definitions,
 )
 from callboard.coding.edits.text_edits import Change, EditRefused, Span, split_lines
 from callboard.coding.outlines.languages import find_language
+from callboard.coding.test_runners import Failure
 from callboard.coding.tools.action_tool import action
 from callboard.coding.tools.file import SUBJECTS, FilePath, write_file
 from callboard.coding.workspace.file_editor import MAX_BYTES, normalize_newlines, open_text, save
@@ -124,9 +125,13 @@ class CodeBlockApplier:
         """The files that the last reply changed."""
         return {path for path, data in self._originals.items() if data != self._read(path)}
 
+    def keep(self) -> None:
+        """Keep what the last reply changed, whatever the replies after it do."""
+        self._originals = {}
+
     async def apply(self, reply: str) -> None:
         """Apply the code blocks of a reply, after undoing the blocks of the previous reply."""
-        self._take_back()
+        self.take_back()
         self.failures = []
         blocks = parse_code_blocks(reply) if len(reply) <= MAX_REPLY else []
         if len(reply) > MAX_REPLY or len(blocks) > MAX_BLOCKS:
@@ -137,15 +142,23 @@ class CodeBlockApplier:
             self.failures.append("there is no code in a fence in your answer")
         await self._run(calls)
 
-    async def apply_without(self, failed_tests: Collection[str]) -> None:
-        """Applies the code of the last reply once more, without these tests."""
+    async def apply_without(self, failures: Iterable[Failure]) -> tuple[str, ...]:
+        """Apply the code of the last reply again without what failed; return descriptions of what is left out."""
         changed = self.changed_files
-        self._take_back()
+        failed = {each.name: self._read_line(each.location) for each in failures}
+        removed: dict[str, None] = {}
+        self.take_back()
         last = [(call.arguments["path"], call.arguments["code"]) for call in self._last if call.arguments]
         # Tests in code without names cannot be identified.
         known = [(path, code) for path, code in last if path in changed and _names(code, path)]
-        remaining = [(path, remove_tests(code, path, failed_tests)) for path, code in known]
-        await self._run([self._call(path, code) for path, code in remaining if _names(code, path)])
+        calls = []
+        for path, code in known:
+            remaining, descriptions = remove_failures(code, path, failed)
+            removed |= dict.fromkeys(descriptions)
+            if _names(remaining, path):
+                calls.append(self._call(path, remaining))
+        await self._run(calls)
+        return tuple(removed)
 
     async def _run(self, calls: list[InvocationCanister]) -> None:
         self._last = calls
@@ -202,13 +215,20 @@ class CodeBlockApplier:
             self.emit(replace(answered, timestamp=datetime.now(UTC)))
         return answer
 
-    def _take_back(self) -> None:
+    def take_back(self) -> None:
+        """Undo the changes of the last reply, unless they are kept."""
         for path, data in self._originals.items():
             if data is not None:
                 self.workspace.files.write(path, data)
             elif self._read(path) is not None:
                 self.workspace.files.delete(path)
         self._originals = {}
+
+    def _read_line(self, location: str) -> str:
+        """Return the line at a location such as `a.py:3`, "" if there is none."""
+        path, _, number = location.rpartition(":")
+        lines = (self._read(path) or b"").decode("utf-8", "replace").split("\n") if path else []
+        return lines[int(number) - 1] if number.isdecimal() and 0 < int(number) <= len(lines) else ""
 
     def _read(self, path: str) -> bytes | None:
         try:

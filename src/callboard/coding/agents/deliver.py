@@ -53,11 +53,13 @@ def format_pull_request(
     tests: str,
     missing: Sequence[str],
     dropped_tests: Sequence[str] = (),
+    mutants: tuple[int, int] = (0, 0),
     issue: int | None,
 ) -> PullRequest:
     """Return the pull request: what was asked, what changed, how it was tested, and what is missing.
 
-    `dropped_tests` are tests that the model wrote and that fail on the code as it is.
+    `dropped_tests` are tests that the model wrote and that fail on the code as it is. `mutants` says how many small
+    mistakes in the code the new tests notice, and how many there were.
     """
     subject, body = _split(summary)
     quoted = "\n".join(f"> {line}" for line in job.description.strip().splitlines())
@@ -67,6 +69,7 @@ def format_pull_request(
         f"## Task\n\n{quoted}",
         f"## Files\n\n{listed}",
         f"## Tests\n\n{fence(tests.strip()) if tests else 'No tests were run.'}",
+        f"The new tests notice {mutants[0]} of {mutants[1]} small mistakes in the code." if mutants[1] else "",
         f"## Not done\n\n{_bullets(missing)}" if missing else "",
         f"## Left out\n\nTests that fail on the code as it is:\n\n{_bullets(dropped_tests)}" if dropped_tests else "",
         f"Closes #{issue}" if issue is not None else "",
@@ -160,6 +163,7 @@ async def deliver(request: JobRequest, job: Job, tree: Tree, phases: PhaseRunner
             tests=tests.transcript,
             missing=phases.missing,
             dropped_tests=phases.dropped_tests,
+            mutants=phases.memory.mutants,
             issue=request.issue,
         ),
         patch=patch,

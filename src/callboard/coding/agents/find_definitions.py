@@ -183,6 +183,24 @@ def find_parts(task: str, report: TestReport | None, chosen: Sequence[str], proj
     return finder.parts
 
 
+def find_tested(task: str, tests: Sequence[str], chosen: Sequence[str], project: Project) -> list[Part]:
+    """Return the code that files of tests are about, with what it uses of its own file.
+
+    These are the definitions that the task names, else the definitions that the tests use.
+    """
+    finder = _Finder(project)
+    words = {*re.findall(r"\w+", task)}
+    named = [(path, name) for path in chosen for name in finder.list_definitions(path) if {*name.split(".")} <= words]
+    uses = finder.find_uses(Part(path, 1, MAX_LINES) for path in tests)
+    first = finder.add(
+        [each for each in named if not is_test_file(each[0])] or [each for each in uses if not is_test_file(each[0])]
+    )
+    files = {part.path for part in first}
+    second = finder.add(each for each in finder.find_uses(first) if each[0] in files)
+    third = finder.add(each for each in finder.find_uses(second) if each[0] in files)
+    return [*first, *second, *third]
+
+
 class _Finder:
     """Collects parts, and the names that they use, by which the methods of long classes are chosen."""
 

@@ -13,6 +13,7 @@ from typing import Any, Final, Literal, Protocol
 import msgspec
 from msgspec.structs import replace
 
+from callboard.coding.agents.mutation_check import MutationResult
 from callboard.coding.agents.phases import Workflow
 from callboard.coding.job import Finding, Job, ModelUse, Step
 from callboard.coding.test_runners import TestReport
@@ -117,6 +118,14 @@ class PhaseMemory(msgspec.Struct, kw_only=True, omit_defaults=True):
     """Checks of the evidence before it took over."""
     rounds_before: int = 0
     """Replies of the job before it took over."""
+    kept_tests: dict[str, str] = {}
+    """By path: the files with the best tests so far, if the model writes only tests."""
+    kept_result: MutationResult | None = None
+    """The mutants that the kept tests notice; None if no tests are kept."""
+    mutated_files: tuple[str, ...] = ()
+    """Files that are changed for a moment, to see whether the tests notice."""
+    repeated: int = 0
+    """Replies whose code was tested before."""
     cannot_escalate: bool = False
     """Whether the stronger model could not be asked."""
 
@@ -135,6 +144,8 @@ class JobMemory(msgspec.Struct, kw_only=True, omit_defaults=True):
     last_report: TestReport | None = None
     findings: tuple[Finding, ...] | None = None
     dropped_tests: tuple[str, ...] = ()
+    mutants: tuple[int, int] = (0, 0)
+    """Of the small mistakes that were made in the code: how many the new tests notice, and how many there were."""
     models: tuple[ModelUse, ...] = ()
     is_delivered: bool = False
     """Whether what was changed is committed, and the job's output says so."""

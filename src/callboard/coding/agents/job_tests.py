@@ -11,7 +11,7 @@ from typing import Final
 from callboard.coding.agents.prompts import is_test_file
 from callboard.coding.git.tree import Tree
 from callboard.coding.job import UNTESTED
-from callboard.coding.test_runners import TestReport, run_tests
+from callboard.coding.test_runners import Failure, TestReport, run_tests
 from callboard.coding.workspace.workspace import Workspace
 from callboard.errors import CallerError
 from callboard.sandbox import SandboxUnavailable
@@ -60,10 +60,10 @@ class JobTests:
         return last is not None and not last.is_good
 
     @property
-    def new_failures(self) -> tuple[str, ...]:
+    def new_failures(self) -> tuple[Failure, ...]:
         """The tests that fail now and did not at the beginning; none where something failed then."""
         first, last = self.first, self.last
-        return tuple([each.name for each in last.failures]) if first and last and not first.failures else ()
+        return last.failures if first and last and not first.failures else ()
 
     @property
     def has_new_tests(self) -> bool:

@@ -15,12 +15,14 @@ from typing import Any, Final, Protocol, Self
 
 from msgspec.structs import replace
 
-from callboard.coding.agents.find_definitions import Project, find_parts
+from callboard.coding.agents.find_definitions import Project, find_parts, find_tested
 from callboard.coding.agents.job_record import JobMemory
 from callboard.coding.agents.job_request import JobRequest
 from callboard.coding.agents.job_tests import JobTests
+from callboard.coding.agents.mutation_check import MutationResult, check_mutants
 from callboard.coding.agents.phases import Evidence, Facts, Phase, PromptPart, actions_of_groups
 from callboard.coding.agents.prompts import (
+    Part,
     choose_files,
     choose_lines,
     example_test,
@@ -34,6 +36,7 @@ from callboard.coding.agents.prompts import (
 )
 from callboard.coding.git.repository import find_repository
 from callboard.coding.git.tree import Tree
+from callboard.coding.test_runners import Selection, TestReport, run_tests
 from callboard.coding.tools import action_names, make_ensemble, single_action
 from callboard.coding.tools.commands import bash
 from callboard.coding.tools.file import read_file
@@ -291,6 +294,20 @@ class JobWorkspace:
             return self.workspace.files.read(path, limit).decode("utf-8")
         except (OSError, UnicodeDecodeError):
             return None
+
+    async def check_mutants(self, parts: Sequence[Part], tests: Sequence[str]) -> MutationResult:
+        """Run the files of tests against mutants of the parts."""
+        folder = self.tests.folder
+
+        async def run(selection: Selection, seconds: float) -> TestReport:
+            return await run_tests(self.workspace, selection, folder=folder, seconds=seconds)
+
+        return await check_mutants(self.workspace, parts, tests, run, folder)
+
+    def find_tested(self, task: str, tests: Sequence[str]) -> list[Part]:
+        """Return the parts of code that files of tests are about."""
+        project = Project((*self.files, *tests), lambda path: self._read(path, MAX_FILE))
+        return find_tested(task, tests, choose_files(task, self.files, self._read), project)
 
     def _show_code(self, task: str) -> dict[str, str]:
         """Show the tests and the code for a prompt. They count as read by the model, so that it may edit them."""

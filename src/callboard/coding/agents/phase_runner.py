@@ -24,6 +24,7 @@ from callboard.agent.output_type import Output
 from callboard.agent.resume import find_waiting_calls
 from callboard.agent.run import FindSchema, Run, RunResult
 from callboard.coding.agents.apply_code_blocks import CodeBlockApplier
+from callboard.coding.agents.best_tests import BestTests
 from callboard.coding.agents.deliver import format_findings, strip_code
 from callboard.coding.agents.job_models import JobModels
 from callboard.coding.agents.job_record import JobLeft, JobMemory, JobRecord, PhaseMemory, open_phase_span
@@ -69,6 +70,8 @@ MAX_REFUSALS: Final = 3
 """Claims of being done that are refused in a row, with nothing changed in between, before a phase is given up."""
 MAX_ATTEMPTS: Final = MAX_REFUSALS
 """Attempts of one model in a phase before a stronger model takes over: as many as end a phase without one."""
+MAX_REMOVALS: Final = 12
+"""Runs of the tests in which failed tests are left out of one reply."""
 TEMPERATURE: Final = 0.7
 """Temperature of a new attempt after a failed one."""
 MAX_FINDINGS: Final = 10
@@ -239,8 +242,9 @@ class PhaseRunner:
         code that it sees, and without the reason it repeats its answer.
         """
         workspace = self.workspace
+        best = BestTests(workspace, self.task, self.memory, self.remember, self.emit)
         # We cannot see how much of the code was applied, so the reply is applied again from the beginning.
-        await workspace.take_back(past.code_calls.values())
+        await best.restore(past.code_calls.values())
         self.calls -= len(past.code_calls) - past.codes_before
         make_prompt = await self._prepare(phase)
         self._facts.answer = last_answer(past.attempt)
@@ -262,6 +266,7 @@ class PhaseRunner:
             history = _drop_instructions(conversation) if memory.model else tuple(past.attempt) if not prompt else ()
             if not has_reply:
                 if not (rounds := self._rounds_left(phase)):
+                    self.missing = self.missing if best.best is None else ()
                     return
                 self.remember()
                 agent = partial(self._agent, phase, rounds, self._context_window(), 0 if memory.model else attempt)
@@ -271,10 +276,19 @@ class PhaseRunner:
                 )
             has_reply = False
             await self._apply(phase, applier)
-            if self.pending or self._is_over():
+            if self.pending:
                 return
             attempt += 1
-            self.emit(Notice(f"attempt {attempt}: {'; '.join([*applier.failures, *self.missing])}"))
+            if self.missing:
+                self.emit(Notice(f"attempt {attempt}: {'; '.join([*applier.failures, *self.missing])}"))
+            await best.judge(applier, is_good=not self.missing)
+            if best.best is not None:
+                await self._check_evidence(phase)
+            if self._is_over() and not (best.wish and self.clock() < self.deadline):
+                return
+            if best.wish and not self._failure:
+                prompt = best.wish if memory.model else make_prompt(wish=best.wish)
+                continue
             refused = applier.failures or self.missing
             new = self._change_model(phase, attempt, refused)
             prompt = new or self._refusal(refused) if memory.model else make_prompt(refused=refused)
@@ -447,28 +461,37 @@ class PhaseRunner:
         self.missing = missing_evidence(phase.evidence, self._facts)
 
     async def _apply(self, phase: Phase, applier: CodeBlockApplier) -> None:
-        """Applies the code of the answer, and checks the evidence.
+        """Apply the code of the answer, and check the evidence.
 
-        If the answer holds only tests, and some pass, those that fail are dropped: the code did not change, so the
+        If the answer holds only tests, what fails is left out until the rest passes: the code did not change, so the
         tests must be wrong.
         """
         tests = self.workspace.tests
         await applier.apply(self._facts.answer)
+        if await self._is_pending_or_applied(phase, applier):
+            return
+        missing, dropped = self.missing, dict[str, None]()
+        for _ in range(MAX_REMOVALS):
+            failures = tests.new_failures
+            if not (self.missing and failures and applier.changed_files):
+                break
+            if not all(map(is_test_file, applier.changed_files)):
+                break
+            dropped |= dict.fromkeys(await applier.apply_without(failures))
+            if await self._is_pending_or_applied(phase, applier):
+                break
+        if dropped and self.missing:
+            self.missing = missing
+        elif dropped and not self.pending:
+            self.memory.dropped_tests = tuple(dropped)
+            self.emit(Notice(f"left out, since they fail on the code as it is: {', '.join(dropped)}"))
+
+    async def _is_pending_or_applied(self, phase: Phase, applier: CodeBlockApplier) -> bool:
+        """Check the evidence, unless somebody has to answer a call first; return whether nothing remains to do."""
         self.pending = tuple(applier.deferred)
-        if self.pending:
-            return
-        await self._check_applied(phase, applier)
-        failures = tests.new_failures
-        if not (self.missing and failures and tests.has_new_tests and all(map(is_test_file, applier.changed_files))):
-            return
-        await applier.apply_without(failures)
-        self.pending = tuple(applier.deferred)
-        if self.pending:
-            return
-        await self._check_applied(phase, applier)
-        if not self.missing:
-            self.memory.dropped_tests = failures
-            self.emit(Notice(f"left out, since they fail on the code as it is: {', '.join(failures)}"))
+        if not self.pending:
+            await self._check_applied(phase, applier)
+        return bool(self.pending) or not self.missing
 
     async def _check_applied(self, phase: Phase, applier: CodeBlockApplier) -> None:
         self.calls, applier.calls = self.calls + applier.calls, 0

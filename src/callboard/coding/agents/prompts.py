@@ -254,15 +254,17 @@ def phase_prompt(
     summaries: Mapping[str, str],
     new_files: Sequence[str] = (),
     refused: Sequence[str] = (),
+    wish: str = "",
 ) -> str:
     """Return the prompt that a phase begins with.
 
     `context` has what Callboard found out for it, by title, `summaries` what the phases before it answered, by name.
     `new_files` are those that the task names and that are not there yet. `refused` says why the answer before was refused.
+    `wish` says what is to be added to an answer that was right.
     """
     if not phase.tools:
         # Without headings, which small models recite, and with what is to be done last, which is what they do.
-        begin = f"Begin with the new file {', '.join(new_files)}." if new_files else ""
+        begin = wish or (f"Begin with the new file {', '.join(new_files)}." if new_files else "")
         reasons = "\n".join(refused)[:MAX_REFUSED]
         again = f"Another answer was not right: {reasons}" if refused else ""
         parts = [*context.values(), *summaries.values(), again, task.strip(), phase.prompt.strip(), begin]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import textwrap
 from collections import defaultdict
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from itertools import takewhile
 from pathlib import PurePosixPath
 from typing import Final, NamedTuple
@@ -26,7 +26,7 @@ MAX_CUT: Final = 20
 _GATHERS: Final = frozenset({"__init__", "index", "mod", "lib"})
 """Stems of files that may hold nothing but imports."""
 _ARGUMENTS: Final = ("(", "[", "`")
-_HEAD: Final = ("import", "head")
+HEAD: Final = ("import", "head")
 _METHOD: Final = re.compile(r"@(?:static|class)method\b|\bdef \w+\(\s*(?:self|cls)\b|\bfn\b.*\(\s*&?(?:mut )?self\b")
 """Signs that a function is a method."""
 _DEFINITION: Final = re.compile(
@@ -41,16 +41,16 @@ _HEADER_WORD: Final = re.compile(r"[^\s,(){}:]+")
 
 def replace_definitions(text: str, code: str, path: str) -> tuple[str, tuple[str, ...]]:
     """Put the code's definitions into the text; return the new text and the names. Raises EditRefused."""
-    code = _dedent(code.removeprefix("\ufeff")).strip("\n") + "\n"
-    old, new = _parse(text, path), _parse(code, path)
+    code = dedent_code(code.removeprefix("\ufeff")).strip("\n") + "\n"
+    old, new = parse_code(text, path), parse_code(code, path)
     known = {gap.text for gap in old.gaps}
     if gap := next((each for each in new.gaps if each.text not in known), None):
         raise EditRefused(
             f"the code leaves something out at line {gap.line}: {gap.text[:80]!r}; write the whole definition"
         )
     code = drop_self_imports(_check_syntax(code, path), path, new.statements, old.statements)
-    statements = _parse(code, path).statements
-    defined = [each for each in statements if each.names and each.kind not in _HEAD]
+    statements = parse_code(code, path).statements
+    defined = [each for each in statements if each.names and each.kind not in HEAD]
     names = tuple(dict.fromkeys(name for each in defined for name in each.names))
     if not text.strip():
         if (
@@ -106,7 +106,7 @@ class _Merge:
         behind: Statement | None = None
         waiting: list[Statement] = []
         for piece, targets in zip(new, self._match(old, new), strict=True):
-            if piece.kind in _HEAD:
+            if piece.kind in HEAD:
                 self._put_head(piece, old, targets, end, indent)
             elif targets:
                 self._replace(targets, piece)
@@ -208,8 +208,8 @@ class _Merge:
     ) -> None:
         """Put an import, or what a file or class begins with."""
         lines, names = self._lines(piece, indent), [*piece.names]
-        above = takewhile(lambda each: each.kind in _HEAD or not each.names or each.end - each.start == 1, old)
-        section = [each for each in above if each.kind in _HEAD]
+        above = takewhile(lambda each: each.kind in HEAD or not each.names or each.end - each.start == 1, old)
+        section = [each for each in above if each.kind in HEAD]
         if piece.kind == "head":
             if targets and self._text(targets[0], self._old) != self._text(piece, self._new):
                 if names == ["package"]:
@@ -235,7 +235,7 @@ class _Merge:
             # A comment that the file begins with is about the file.
             is_free = any(line.strip() and not line.startswith("#!") for line in self._old[: old[0].lead])
             row = old[0].lead if indent or is_free or old[0].lead == old[0].start else old[0].start
-            self._edits.append(_Edit(row, row, [*lines, *self._gap(indent, is_large=old[0].kind not in _HEAD)]))
+            self._edits.append(_Edit(row, row, [*lines, *self._gap(indent, is_large=old[0].kind not in HEAD)]))
         else:
             self._edits.append(_Edit(end, end, lines))
 
@@ -311,7 +311,7 @@ def _find_tail(old: list[Statement], *, is_named: bool) -> Statement | None:
     at = next((at for at, each in enumerate(old) if GUARD in each.names), len(old))
     tail = old[at] if at < len(old) else None
     for each in reversed(old[:at]) if is_named else ():
-        if each.kind in _HEAD or any(not name.startswith(_EXPORTS) for name in each.names):
+        if each.kind in HEAD or any(not name.startswith(_EXPORTS) for name in each.names):
             break
         tail = each
     return tail
@@ -327,7 +327,7 @@ def _reindent(lines: list[str], indent: str) -> list[str]:
     return [indent + line[len(old) :] if line.strip() and line.startswith(old) else line for line in lines]
 
 
-def _dedent(code: str) -> str:
+def dedent_code(code: str) -> str:
     """Return the code without the indentation that all of it has."""
     return textwrap.dedent(code) if code.lstrip("\n")[:1] in (" ", "\t") else code
 
@@ -339,7 +339,7 @@ def _language(path: str) -> Language:
     return language
 
 
-def _parse(text: str, path: str) -> ParsedText:
+def parse_code(text: str, path: str) -> ParsedText:
     """Return the statements of a text. Raises EditRefused if there is no grammar for it."""
     language = _language(path)
     parsed = parse(text, language)
@@ -356,26 +356,6 @@ def _check_syntax(code: str, path: str) -> str:
     return code
 
 
-def remove_tests(code: str, path: str, failed: Collection[str]) -> str:
-    """Remove the tests in `failed`, which have runners' names: `test_a[1]`, `TestA.test_b`, `A > b`."""
-    code = _dedent(code)
-    lines = code.split("\n")
-    gone: list[tuple[int, int]] = []
-    for each in _parse(code, path).statements:
-        scope = f"{each.names[0]}." if each.names else ""
-        inner = [
-            (member.lead, member.end)
-            for member in each.members
-            if _is_named([name if name.startswith("test ") else scope + name for name in member.names], failed)
-        ]
-        tests = [member for member in each.members if member.names and member.kind not in _HEAD]
-        whole = _is_named(each.names, failed) or 0 < len(inner) == len(tests)
-        gone += [(each.lead, each.end)] if whole else inner
-    for start, end in reversed(gone):
-        del lines[start:end]
-    return "\n".join(lines).rstrip() + "\n"
-
-
 def cut_broken_end(code: str, path: str) -> str:
     """Cut the code after its last whole definition if the rest does not parse, as in a reply that was cut off."""
     lines = code.splitlines(keepends=True)
@@ -387,17 +367,7 @@ def cut_broken_end(code: str, path: str) -> str:
     return code
 
 
-def _is_named(names: Collection[str], failed: Collection[str]) -> bool:
-    """Whether a runner's name means one of these definitions: in a group or a class, with parameters or a subtest."""
-    plain = {name.removeprefix("test ") for name in names}
-    return any(
-        each == name or each.endswith((f" {name}", f".{name}", f":{name}")) or each.startswith((f"{name}[", f"{name}/"))
-        for each in (*failed, *(each.partition("[")[0] for each in failed))
-        for name in plain
-    )
-
-
 def list_definitions(code: str, path: str) -> tuple[str, ...]:
     """Return the names that a piece of code defines, in the language of the path."""
-    statements = _parse(_dedent(code), path).statements
-    return tuple(name for each in statements if each.kind not in _HEAD for name in each.names)
+    statements = parse_code(dedent_code(code), path).statements
+    return tuple(name for each in statements if each.kind not in HEAD for name in each.names)

@@ -1,0 +1,85 @@
+"""Keep the best tests of a phase in which the model writes only tests.
+
+Law: the files have the best tests after each reply was judged. Tests are better if they notice more mutants.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from callboard.coding.agents.apply_code_blocks import CodeBlockApplier
+from callboard.coding.agents.job_record import JobMemory
+from callboard.coding.agents.job_workspace import JobWorkspace
+from callboard.coding.agents.mutation_check import MutationResult
+from callboard.coding.agents.prompts import is_test_file
+from callboard.coding.job import Notice, Step
+
+MAX_FILE: Final = 1_000_000
+"""Bytes of a file of tests that is kept."""
+
+
+@dataclass(eq=False)
+class BestTests:
+    """Judges the tests of each reply by mutants of the code that they test."""
+
+    workspace: JobWorkspace
+    task: str
+    memory: JobMemory
+    remember: Callable[[], None]
+    """Records the notes, which have changed."""
+    emit: Callable[[Step], None]
+
+    def __post_init__(self) -> None:
+        self.wish = ""
+        """End of the next prompt: mistakes that the tests do not notice yet; "" if they notice enough."""
+
+    @property
+    def best(self) -> MutationResult | None:
+        """The result of the kept tests; None if there are none."""
+        return self.memory.phase.kept_result
+
+    async def restore(self, changed_files: Iterable[str]) -> None:
+        """Put the files in order after another process ended: only tests that were kept remain."""
+        files, phase = self.workspace.workspace.files, self.memory.phase
+        await self.workspace.take_back([*changed_files, *phase.mutated_files])
+        for path, text in phase.kept_tests.items():
+            files.write(path, text.encode())
+
+    async def judge(self, applier: CodeBlockApplier, *, is_good: bool) -> None:
+        """Keep the tests of the last reply if they are the best; else put the best tests back, if there are any.
+
+        `is_good` is True if nothing else is missing.
+        """
+        tests = sorted(applier.changed_files)
+        if is_good and tests and all(map(is_test_file, tests)):
+            result = await self._check(tests)
+            if self.best is None or result.noticed > self.best.noticed:
+                self._keep(applier, tests, result)
+        self.wish = ""
+        if self.best is not None:
+            applier.take_back()
+            self.workspace.tests.mark_changed()
+            if not self.best.is_enough:
+                self.wish = self.best.wish([*self.memory.phase.kept_tests])
+
+    async def _check(self, tests: list[str]) -> MutationResult:
+        phase = self.memory.phase
+        parts = await asyncio.to_thread(self.workspace.find_tested, self.task, tests)
+        phase.mutated_files = tuple(sorted({each.path for each in parts}))
+        self.remember()
+        self.emit(Notice("making small mistakes in the code, to see whether the tests notice"))
+        result = await self.workspace.check_mutants(parts, tests)
+        self.workspace.tests.mark_changed()
+        self.emit(Notice(result.headline))
+        return result
+
+    def _keep(self, applier: CodeBlockApplier, tests: list[str], result: MutationResult) -> None:
+        files = self.workspace.workspace.files
+        applier.keep()
+        self.memory.phase.kept_result = result
+        self.memory.phase.kept_tests |= {path: files.read(path, MAX_FILE).decode() for path in tests}
+        self.memory.mutants = result.noticed, result.noticed + len(result.survivors)
+        self.remember()

@@ -1,0 +1,109 @@
+"""Judge tests by mutants: how many small mistakes in the tested code make them fail?
+
+Laws: the tested files have their own text again after each mutant, whatever happens. The work is bounded by a number of
+mutants and by seconds. A mutant that keeps all tests from running says nothing about the tests, so it does not count.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import posixpath
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from callboard.coding.agents.prompts import Part
+from callboard.coding.edits.mutants import Mutant, describe_mutant, make_mutants
+from callboard.coding.test_runners import Selection, TestReport
+from callboard.coding.workspace.workspace import Workspace
+
+MAX_MUTANTS: Final = 12
+MAX_SECONDS: Final = 180.0
+"""Seconds for all mutants together."""
+MIN_SECONDS: Final = 10.0
+"""Seconds that the tests of one mutant may take, however fast the tests were before."""
+ENOUGH: Final = 0.75
+"""Share of the mutants that good tests notice. Some mutants behave like the code, so no test notices them."""
+MAX_SHOWN: Final = 4
+"""Unnoticed mutants in a prompt."""
+
+MAX_FILE: Final = 200_000
+"""Bytes of a file that is mutated."""
+
+RunTests = Callable[[Selection, float], Awaitable[TestReport]]
+"""Runs a selection of the tests within so many seconds."""
+
+
+class MutationResult(NamedTuple):
+    """The mutants that the tests noticed, and those that they did not."""
+
+    noticed: int = 0
+    survivors: tuple[str, ...] = ()
+    """Descriptions of the mutants that no test noticed."""
+
+    @property
+    def is_enough(self) -> bool:
+        """Whether the tests need not get better; also if there are no mutants."""
+        return self.noticed >= ENOUGH * (self.noticed + len(self.survivors))
+
+    @property
+    def headline(self) -> str:
+        """The result in one line."""
+        return f"the new tests notice {self.noticed} of {self.noticed + len(self.survivors)} small mistakes in the code"
+
+    def wish(self, tests: Sequence[str]) -> str:
+        """Return the end of the next prompt, which asks for tests that notice more; `tests` are the files."""
+        listed = "\n".join(f"- {each}" for each in self.survivors[:MAX_SHOWN])
+        return (
+            f"{' and '.join(tests)} has tests that pass, but they do not notice these mistakes in the code:\n{listed}\n"
+            "Write one test with a new name for each: it passes on the code above, and it fails with the mistake."
+        )
+
+
+async def check_mutants(
+    workspace: Workspace, parts: Sequence[Part], tests: Sequence[str], run: RunTests, folder: str = ""
+) -> MutationResult:
+    """Run the files of tests against mutants of the parts, the tests' folder being `folder`."""
+    texts = {path: workspace.files.read(path, MAX_FILE).decode("utf-8") for path in {part.path for part in parts}}
+    mutants = await asyncio.to_thread(lambda: [*_choose(parts, texts)])
+    clock = asyncio.get_running_loop().time
+    begin = clock()
+    selection = _select(tests, folder)
+    report = await run(selection, MAX_SECONDS)
+    if not report.is_good:
+        selection = Selection()
+        report = await run(selection, MAX_SECONDS)
+    limit = max(MIN_SECONDS, 4 * (clock() - begin))
+    noticed, survivors = 0, []
+    for path, mutant in mutants if report.is_good else ():
+        if clock() - begin > MAX_SECONDS:
+            break
+        workspace.files.write(path, mutant.text.encode())
+        try:
+            report = await run(selection, limit)
+        finally:
+            workspace.files.write(path, texts[path].encode())
+        if report.is_good:
+            survivors.append(f"{path}, {describe_mutant(mutant)}")
+        else:
+            noticed += bool(report.stopped or report.passed or report.failed)
+    return MutationResult(noticed, tuple(survivors))
+
+
+def _choose(parts: Sequence[Part], texts: Mapping[str, str]) -> Iterator[tuple[str, Mutant]]:
+    """Choose mutants of each file, in the order of the files."""
+    lines: dict[str, list[range]] = {}
+    for part in parts:
+        lines.setdefault(part.path, []).append(range(part.start, part.end + 1))
+    for path, ranges in lines.items():
+        for mutant in make_mutants(texts[path], path, ranges, max(1, MAX_MUTANTS // len(lines))):
+            yield path, mutant
+
+
+def _select(tests: Sequence[str], folder: str) -> Selection:
+    """Select one file of tests, or its package in Go; all tests if there are several files."""
+    if len(tests) != 1:
+        return Selection()
+    path = posixpath.relpath(tests[0], folder or ".")
+    if path.endswith(".go"):
+        return Selection(module=f"./{posixpath.dirname(path)}")
+    return Selection(module=path)

@@ -1,0 +1,187 @@
+"""Make mutants of code: copies that have one small mistake each, which good tests notice.
+
+Theory: a text is a row of tokens. Strings and comments are tokens too, so nothing in them is changed. A rule names a
+token and what it becomes. Conditions and returned values are whole ranges of tokens.
+
+Laws: a mutant differs from the text in one range of one line; making mutants is linear in the text; the same text
+gives the same mutants. No mutant has a syntax error.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice, zip_longest
+from typing import Final, NamedTuple
+
+from callboard.coding.outlines import find_syntax_error
+from callboard.coding.outlines.languages import find_language
+
+MAX_TEXT: Final = 200_000
+"""Characters of the largest text that is mutated."""
+MAX_CANDIDATES: Final = 200
+"""Mutants of one text that are considered."""
+
+_CHANGES: Final[Sequence[Mapping[str, str]]] = [
+    {pair.partition(" ")[0]: pair.partition(" ")[2] for pair in pairs}
+    for pairs in (
+        ("< <=", "<= <", "> >=", ">= >", "== !=", "!= ==", "=== !==", "!== ===", "not ", "! "),
+        ("+ -", "- +", "* +", "/ *", "// /", "% +", "+= -=", "-= +=", "&& ||", "|| &&", "and or", "or and"),
+        ("True False", "False True", "true false", "false true"),
+    )
+]
+"""Tokens and their replacements, in each language that has them. Few tests notice the first changes, most notice the last."""
+_NUMBERS: Final = len(_CHANGES)
+"""The rank of a changed number."""
+_RANGES: Final = _NUMBERS + 1
+"""The rank of a negated condition and of a changed returned value."""
+
+
+class _Syntax(NamedTuple):
+    """How a language writes what is mutated."""
+
+    comments: str
+    """Pattern of its comments and of its strings that are not in quotes alone."""
+    condition_end: str
+    """The token after a condition; `)` if the condition is in brackets."""
+    negation: str
+    """A condition that is negated, with `{}` in its place."""
+    nothing: str = ""
+    """The value that is returned instead of another; "" if the types allow none."""
+
+
+_QUOTED: Final = r"\"(?:\\.|[^\"\\\n])*\"?|'(?:\\.|[^'\\\n])*'?"
+_SYNTAX: Final[Mapping[str, _Syntax]] = {
+    "python": _Syntax(r"#[^\n]*|\"\"\"[\s\S]*?(?:\"\"\"|\Z)|'''[\s\S]*?(?:'''|\Z)", ":", "not ({})", "None"),
+    "javascript": _Syntax(r"//[^\n]*|/\*[\s\S]*?(?:\*/|\Z)|`(?:\\.|[^`\\])*`?", ")", "!({})", "null"),
+    "go": _Syntax(r"//[^\n]*|/\*[\s\S]*?(?:\*/|\Z)|`[^`]*`?", "{", "!({})"),
+}
+_CODE: Final = (
+    r"(?P<word>[^\W\d]\w*)|(?P<number>\d[\w.]*)|(?P<operator>->|=>|:=|<-|\*\*=?|//=?|===|!==|&&|\|\||\+\+|--|[-+*/%<>=!&|^]=?"
+    r"|[^\s\w])"
+)
+_TOKENS: Final = {name: re.compile(rf"(?P<other>{each.comments}|{_QUOTED})|{_CODE}") for name, each in _SYNTAX.items()}
+_PREFIXES: Final = frozenset({"*", "+"})
+"""Operators that mean something else before a value alone, such as a pointer or further arguments."""
+_BEFORE_VALUE: Final = frozenset({"", "(", "[", "{", ",", "=", ":", ":=", "return", "]", "func"})
+_CONDITIONS: Final = frozenset({"if", "elif", "while"})
+_OPEN: Final = frozenset("([{")
+_CLOSE: Final = frozenset(")]}")
+
+
+class Mutant(NamedTuple):
+    """A text with one mistake."""
+
+    line: int
+    """The number of the line, from 1, that has the mistake."""
+    old: str
+    """The line before, and after, the change."""
+    new: str
+    text: str
+    """The whole text with the mistake."""
+
+
+class _Token(NamedTuple):
+    kind: str
+    text: str
+    start: int
+    end: int
+
+
+class _Edit(NamedTuple):
+    rank: int
+    start: int
+    end: int
+    new: str
+
+
+def make_mutants(text: str, path: str, lines: Iterable[range], limit: int) -> list[Mutant]:
+    """Return at most `limit` mutants of the code in these lines, from 1, spread over them.
+
+    There are none for a language that is not known here.
+    """
+    language = find_language(path)
+    syntax = _SYNTAX.get(language.name) if language is not None else None
+    if language is None or syntax is None or len(text) > MAX_TEXT:
+        return []
+    line_numbers = {number for each in lines for number in each}
+    tokens = [
+        _Token(match.lastgroup or "", match[0], match.start(), match.end())
+        for match in _TOKENS[language.name].finditer(text)
+    ]
+    starts = [0, *(match.end() for match in re.finditer("\n", text))]
+    by_line: dict[int, list[_Edit]] = {}
+    for edit in sorted([*_edit_tokens(tokens), *_edit_ranges(tokens, text, syntax)]):
+        number = bisect_right(starts, edit.start)
+        if number in line_numbers and "\n" not in text[edit.start : edit.end]:
+            by_line.setdefault(number, []).append(edit)
+    lines_in_order = [[(number, edit) for edit in by_line[number]] for number in sorted(by_line)]
+    rounds = [each for row in zip_longest(*lines_in_order) for each in row if each is not None]
+    mutants = (_mutant(text, number, edit) for number, edit in rounds[:MAX_CANDIDATES])
+    return [*islice((each for each in mutants if find_syntax_error(each.text, path) is None), limit)]
+
+
+def describe_mutant(mutant: Mutant) -> str:
+    """Return the change of a mutant for a prompt."""
+    return f"line {mutant.line}: `{mutant.old}` -> `{mutant.new}`"
+
+
+def _mutant(text: str, number: int, edit: _Edit) -> Mutant:
+    changed = text[: edit.start] + edit.new + text[edit.end :]
+    start = text.rfind("\n", 0, edit.start) + 1
+    old, new = text[start:].partition("\n")[0], changed[start:].partition("\n")[0]
+    return Mutant(number, old.strip(), new.strip(), changed)
+
+
+def _edit_tokens(tokens: Sequence[_Token]) -> Iterator[_Edit]:
+    """Change operators, words and numbers, one at a time."""
+    before = ""
+    for token in tokens:
+        if token.kind == "number" and token.text.isdecimal():
+            yield _Edit(_NUMBERS, token.start, token.end, str(int(token.text) + 1))
+        elif (change := _find_change(token)) is not None and not (token.text in _PREFIXES and before in _BEFORE_VALUE):
+            yield _Edit(change[0], token.start, token.end, change[1])
+        before = token.text
+
+
+def _find_change(token: _Token) -> tuple[int, str] | None:
+    """Return the rank of the change of a token and what the token becomes, None if it stays."""
+    return next(((rank, row[token.text]) for rank, row in enumerate(_CHANGES) if token.text in row), None)
+
+
+def _edit_ranges(tokens: Sequence[_Token], text: str, syntax: _Syntax) -> Iterator[_Edit]:
+    """Negate conditions that have no operator, and return nothing instead of a value."""
+    for at, token in enumerate(tokens):
+        if token.kind != "word":
+            continue
+        if token.text in _CONDITIONS:
+            start, end = _find_condition(tokens, at + 1, syntax.condition_end)
+            if start < end and not any(map(_find_change, tokens[start:end])):
+                first, last = tokens[start].start, tokens[end - 1].end
+                yield _Edit(_RANGES, first, last, syntax.negation.format(text[first:last]))
+        elif token.text == "return" and syntax.nothing:
+            value = text[token.end :].partition("\n")[0].rstrip().rstrip(";").rstrip()
+            if value.strip() not in ("", syntax.nothing):
+                yield _Edit(_RANGES, token.end, token.end + len(value), f" {syntax.nothing}")
+
+
+def _find_condition(tokens: Sequence[_Token], start: int, ending: str) -> tuple[int, int]:
+    """Return the range of the tokens of a condition; an empty range if there is none."""
+    depth = 0
+    inner = ending == ")"
+    if inner and (start >= len(tokens) or tokens[start].text != "("):
+        return start, start
+    for at in range(start, len(tokens)):
+        token = tokens[at]
+        if token.kind != "other":
+            depth += (token.text in _OPEN) - (token.text in _CLOSE)
+        if inner and depth == 0:
+            return start + 1, at
+        if not inner and token.text == ending and depth == (ending == "{"):
+            return start, at
+        if token.text == ";" and depth == 0:
+            start = at + 1
+        if depth < 0:
+            break
+    return start, start
