@@ -107,7 +107,7 @@ def test_a_build_without_tests_says_so_last(there, repository):
     assert done.code == 0, done.err
     why = "no file in the root says how it is tested"
     assert done.err.splitlines()[-1] == f"Completed, not tested: {why}"
-    job, reason = identifier(there), f"not run: {why}"
+    job, reason = identifier(there), f"not tested: {why}"
     assert f"Tests      {reason}" in there("jobs", "show", job).lines
     assert json.loads(there("jobs", "show", "--json", job).out)["output"]["tests"] == reason
 

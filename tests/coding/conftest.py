@@ -28,7 +28,7 @@ FAULTY = "def add(a, b):\n    return a - b\n"
 TEST = "from calc import add\n\n\ndef test_add():\n    assert add(2, 3) == 5\n"
 PLUGINS = [
     *[each.name for each in entry_points(group="pytest11")],
-    *("doctest", "junitxml", "legacypath", "unittest", "debugging"),
+    *("doctest", "legacypath", "unittest", "debugging"),
 ]
 # A run of the tests takes a fifth of the time without the plug-ins that are installed beside pytest here.
 QUICK = f"[pytest]\naddopts = {' '.join([f'-p no:{name}' for name in PLUGINS])}\n"

@@ -17,7 +17,7 @@ MAX_DIFF: Final = 1_000_000
 """Characters of the diff that a job's record holds."""
 
 
-UNTESTED: Final = "not run"
+UNTESTED: Final = "not tested"
 """How `JobOutput.tests` begins if no test ran."""
 
 

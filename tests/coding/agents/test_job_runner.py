@@ -398,15 +398,17 @@ def test_a_fault_is_not_worked_on_where_pytest_is_missing(run, repository):
     (repository.root / ".gitignore").write_text(".venv\n")
     repository.commit("An environment without pytest")
     before = repository.state()
-    with pytest.raises(CallerError, match=f"pytest is not installed in {bare}/bin/python.*install it there"):
+    python = f"{bare}/bin/python"
+    sentence = f"pytest is not installed in {python}; {python} -m pip install pytest installs it"
+    with pytest.raises(CallerError, match=f"{sentence}.*or make a .venv"):
         run("debug", DEBUG, [MEND] * 8)
     assert repository.state() == before
     assert repository.git("branch").split() == ["*", "main"]
     # What is to be built may do without.
     done = run("build", BUILD, [MEND])
     assert done.job.state == "completed"
-    assert f"the tests are not run: pytest is not installed in {bare}/bin/python" in done.notices
-    assert done.job.output.tests == f"not run: pytest is not installed in {bare}/bin/python"
+    assert f"not tested: {sentence}" in done.notices
+    assert done.job.output.tests == f"not tested: {sentence}"
 
 
 def test_rounds_run_out(run):
@@ -420,7 +422,7 @@ def test_a_project_without_tests_says_so(run, repository):
     repository.commit("No tests")
     done = run("build", BUILD, [MEND, "Done."])
     assert done.job.state == "completed"
-    assert done.job.output.tests == "not run: no file in the root says how it is tested"
+    assert done.job.output.tests == "not tested: no file in the root says how it is tested"
     assert "No tests were run." in done.job.output.pull_request.body
 
 
@@ -476,7 +478,7 @@ def test_what_is_found_out_under_way_is_told_once(run, repository):
     repository.git("rm", "-q", "test_calc.py", "pytest.ini")
     repository.commit("No tests")
     done = run("build", BUILD, [FILE, "a", "b", EDIT, "Done.", "Done.", "Done."], workflow="phased")
-    assert [each.partition(":")[0] for each in done.notices].count("the tests are not run") == 1
+    assert [each.partition(":")[0] for each in done.notices].count("not tested") == 1
 
 
 def test_access_takes_tools_away(run):

@@ -4,8 +4,7 @@ import json
 import pytest
 from tests.tables import table
 
-from callboard.coding.test_runners import RUNNERS, ProjectFolder, Selection, detect_runner, read_folder
-from callboard.coding.test_runners.python import UNITTEST
+from callboard.coding.test_runners import RUNNERS, ProjectFolder, Selection, detect_runners, read_folder
 from callboard.storage.confined_directory import ConfinedDirectory
 
 
@@ -41,17 +40,16 @@ def test_what_files_say(tmp_path, names, kind):
     for name in names:
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).touch()
-    found = detect_runner(look(tmp_path))
-    assert (found.kind if found else None) == kind
+    found = detect_runners(look(tmp_path))
+    assert (found[0].kind if found else None) == kind
 
 
 def test_a_makefile_counts_if_it_tests(tmp_path):
     (tmp_path / "Makefile").write_text("all:\n\tcc x.c\n")
-    assert detect_runner(look(tmp_path)) is None
+    assert detect_runners(look(tmp_path)) == []
     (tmp_path / "Makefile").write_text("all:\n\tcc x.c\n\ncheck : all\n\t./x\n")
     folder = look(tmp_path)
-    runner = detect_runner(folder)
-    assert runner is not None
+    (runner,) = detect_runners(folder)
     assert runner.command(Selection(), folder) == ["make", "--no-print-directory", "check"]
 
 
@@ -70,13 +68,16 @@ def test_broken_manifests(tmp_path):
     for text in ("", "[]", "{", '{"scripts": 1}', '{"scripts": {"test": 5}}', "[" * 100_000, '{"devDependencies": []}'):
         (tmp_path / "package.json").write_text(text)
         folder = look(tmp_path)
-        runner = detect_runner(folder)
-        assert runner is not None
+        (runner,) = detect_runners(folder)
         assert runner.command(Selection(), folder) == ["node", "--test"]
 
 
 def of(kind):
     return next(each for each in RUNNERS if each.kind == kind)
+
+
+def named(name):
+    return next(each for each in RUNNERS if each.name == name)
 
 
 PYTEST = ["python3", "-m", "pytest", "--color=no", "--tb=short", "-rfE"]
@@ -95,15 +96,26 @@ CLEAN = ["-p", "no:cacheprovider"]
             [*PYTEST, "--verbosity=0", *CLEAN, "tests/test_x.py::test_y"],
         ),
         (of("python"), {"run": "x or y", "verbose": True}, [*PYTEST, "--verbosity=2", *CLEAN, "-k=x or y"]),
-        (UNITTEST, {}, ["python3", "-m", "unittest", "discover", "-s", "."]),
-        (UNITTEST, {"package": "unit", "verbose": True}, ["python3", "-m", "unittest", "discover", "-v", "-s", "unit"]),
-        (UNITTEST, {"module": "tests/test_x.py", "run": "y"}, ["python3", "-m", "unittest", "-k=y", "tests.test_x"]),
+        (named("unittest"), {}, ["python3", "-m", "unittest", "discover", "-s", "."]),
+        (
+            named("unittest"),
+            {"package": "unit", "verbose": True},
+            ["python3", "-m", "unittest", "discover", "-v", "-s", "unit"],
+        ),
+        (
+            named("unittest"),
+            {"module": "tests/test_x.py", "run": "y"},
+            ["python3", "-m", "unittest", "-k=y", "tests.test_x"],
+        ),
         (of("go"), {}, ["go", "test", "-json", "./..."]),
         (
             of("go"),
             {"package": "./sub", "run": "TestX", "count": 3},
             ["go", "test", "-json", "-count=3", "-run=TestX", "./sub"],
         ),
+        (named("tox"), {}, ["tox", "run", "--skip-missing-interpreters", "true"]),
+        (named("tox"), {"script": "py311"}, ["tox", "run", "--skip-missing-interpreters", "true", "-e", "py311"]),
+        (named("nox"), {"script": "unit"}, ["nox", "--no-error-on-missing-interpreters", "-s", "unit"]),
         (of("cargo"), {}, ["cargo", "test", "--color=never", "--no-fail-fast"]),
         (
             of("cargo"),

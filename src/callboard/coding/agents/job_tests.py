@@ -76,8 +76,8 @@ class JobTests:
 
     @property
     def notice(self) -> str:
-        """Why the tests are not run, if they are not."""
-        return "" if self.is_testable else f"the tests are {self._untested}"
+        """Why nothing is tested; "" if the tests run."""
+        return "" if self.is_testable else self._untested
 
     @property
     def headline(self) -> str:
@@ -120,11 +120,10 @@ class JobTests:
             except CallerError as error:
                 self._give_up(error.message)
                 return None
-            if report.missing_runner and self.first is None:
+            if report.missing and self.first is None:
                 if self.required:
-                    hint = "install it there, or make a .venv in the project that has it"
-                    raise RunnerMissing(report.missing_runner, hint=hint)
-                self._give_up(report.missing_runner)
+                    raise RunnerMissing(report.missing, hint="or make a .venv in the project that has it")
+                self._give_up(report.missing)
                 return None
         # A run may write files: the report names the content after it.
         self._reports[digest] = self._reports[report.digest or digest] = self.last = report

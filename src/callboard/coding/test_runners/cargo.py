@@ -1,9 +1,16 @@
-"""cargo test: each test binary ends its output with a line `test result: ...`."""
+"""cargo test: the compiler's messages are JSON; the tests print one line for each test.
+
+The test harness of stable Rust writes no report. So cargo's exit code decides whether the tests passed, and the lines only
+name and count them.
+"""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Final
+
+import msgspec
 
 from callboard.coding.test_runners.report import (
     Failure,
@@ -11,24 +18,43 @@ from callboard.coding.test_runners.report import (
     Runner,
     Selection,
     Tally,
+    TestOutput,
     format_location,
     join_message,
 )
 
-_RESULT = re.compile(r"test result: (?:ok|FAILED)\. (\d+) passed; (\d+) failed; (\d+) ignored; .*")
-_BEGUN = re.compile(r"\s+(?:Running|Doc-tests) \S.*")
+_TEST = re.compile(r"test (\S.*?) \.\.\. (ok|FAILED|ignored(?:, .*)?)")
 _SECTION = re.compile(r"---- (.+?) (?:stdout|stderr) ----")
 _PANIC = re.compile(r"thread '.*' (?:\(\d+\) )?panicked at (?:'(.*)', )?([^':]\S*?):(\d+):\d+:?")
-_ERROR = re.compile(r"error(?:\[E\d+\])?: (.+)")
-_ARROW = re.compile(r"\s+--> (\S.*?):(\d+):\d+")
-_MOST = 400
-_NO_FAULT = ("could not compile", "test failed", "aborting due to")
+_MAX_LINES = 400
+"""Lines of one failed test that are read."""
+_DOWNLOADS: Final = ("failed to download", "failed to get `", "Unable to update", "no matching package named")
+"""Words of cargo about a crate that is not downloaded."""
 
 
-def _command(selection: Selection, _folder: ProjectFolder) -> list[str]:
+class _Span(msgspec.Struct):
+    file_name: str = ""
+    line_start: int = 0
+    is_primary: bool = False
+
+
+class _Diagnostic(msgspec.Struct):
+    message: str = ""
+    level: str = ""
+    spans: tuple[_Span, ...] = ()
+
+
+class _Event(msgspec.Struct):
+    reason: str
+    message: _Diagnostic | None = None
+
+
+def _command(selection: Selection, folder: ProjectFolder) -> list[str]:
     command = ["cargo", "test", "--color=never", "--no-fail-fast"]
     if selection.package:
         command.append(f"--package={selection.package}")
+    elif _is_workspace(folder):
+        command.append("--workspace")
     if selection.module:
         command.append(f"--test={selection.module}")
     if selection.verbose:
@@ -36,34 +62,62 @@ def _command(selection: Selection, _folder: ProjectFolder) -> list[str]:
     return [*command, *([selection.run] if selection.run else [])]
 
 
-def read_cargo(output: str, _code: int | None, folder: ProjectFolder) -> Tally:
-    """Read the output of cargo and its test binaries."""
-    lines = output.splitlines()
-    passed = failed = skipped = begun = ended = 0
+def _record(command: Sequence[str], _reports: str, _folder: ProjectFolder) -> tuple[list[str], dict[str, str]]:
+    return [*command[:2], "--message-format=json", *command[2:]], {}
+
+
+def _is_workspace(folder: ProjectFolder) -> bool:
+    return "[workspace]" in folder.texts.get("Cargo.toml", "")
+
+
+def read_cargo(output: TestOutput, folder: ProjectFolder) -> Tally:
+    """Read the compiler's messages and the lines of the tests."""
+    counts = {"ok": 0, "FAILED": 0, "ignored": 0}
     failures: list[Failure] = []
-    inside = False
-    for index, line in enumerate(lines):
+    compiled: list[Failure] = []
+    plain: list[str] = []
+    for line in output.text.splitlines():
+        if line.startswith("{") and (event := _parse_event(line)) is not None:
+            # The library is compiled twice, once with its tests.
+            compiled += [each for each in _compiler_errors(event, folder.root) if each not in compiled]
+        else:
+            plain.append(line)
+    is_inside = False
+    for index, line in enumerate(plain):
         if match := _SECTION.fullmatch(line):
-            inside = True
-            failures.append(_parse_failure(match[1], lines[index + 1 : index + _MOST], folder.root))
+            is_inside = True
+            failures.append(_parse_failure(match[1], plain[index + 1 : index + _MAX_LINES], folder.root))
         elif line == "failures:":
-            inside = False
-        elif not inside and (match := _RESULT.fullmatch(line)):
-            ended += 1
-            passed, failed, skipped = (
-                count + int(more) for count, more in zip((passed, failed, skipped), match.groups(), strict=True)
-            )
-        elif not inside and _BEGUN.fullmatch(line):
-            begun += 1
-    compiled = _compiler_errors(lines, folder.root) if not ended else []
+            is_inside = False
+        elif not is_inside and (match := _TEST.fullmatch(line)):
+            counts[match[2].partition(",")[0]] += 1
     return Tally(
-        passed=passed,
-        failed=failed,
-        skipped=skipped,
+        passed=counts["ok"],
+        failed=counts["FAILED"],
+        skipped=counts["ignored"],
         errors=len(compiled),
         failures=(*failures, *compiled),
-        complete=bool(ended) and begun == ended,
+        complete=output.code is not None,
+        text="\n".join(plain),
     )
+
+
+def _parse_event(line: str) -> _Event | None:
+    try:
+        return msgspec.json.decode(line, type=_Event)
+    except (msgspec.MsgspecError, RecursionError, UnicodeError):
+        return None
+
+
+def _compiler_errors(event: _Event, root: str) -> list[Failure]:
+    diagnostic = event.message
+    if event.reason != "compiler-message" or diagnostic is None or diagnostic.level != "error":
+        return []
+    # The last message has no place: it only says that the crate could not be compiled.
+    places = [
+        format_location(each.file_name, str(each.line_start), root) for each in diagnostic.spans if each.is_primary
+    ]
+    return [Failure("build", places[0], join_message([diagnostic.message]))] if places else []
 
 
 def _parse_failure(name: str, lines: list[str], root: str) -> Failure:
@@ -80,16 +134,12 @@ def _parse_failure(name: str, lines: list[str], root: str) -> Failure:
     return Failure(name, place, join_message(message))
 
 
-def _compiler_errors(lines: list[str], root: str) -> list[Failure]:
-    failures = []
-    for index, line in enumerate(lines):
-        match = _ERROR.fullmatch(line)
-        if match and not match[1].startswith(_NO_FAULT):
-            arrow = _ARROW.fullmatch(lines[index + 1]) if index + 1 < len(lines) else None
-            failures.append(
-                Failure("build", format_location(arrow[1], arrow[2], root) if arrow else "", join_message([match[1]]))
-            )
-    return failures
+def _find_missing(output: TestOutput, tally: Tally, _folder: ProjectFolder) -> str:
+    if output.code == 127:
+        return "cargo is not installed; https://rustup.rs installs it"
+    if output.code and not tally.total and any(word in output.text for word in _DOWNLOADS):
+        return "crates of Cargo.toml are not downloaded; cargo fetch downloads them"
+    return ""
 
 
 CARGO: Final = Runner(
@@ -97,7 +147,11 @@ CARGO: Final = Runner(
     kind="cargo",
     matches=lambda folder: "Cargo.toml" in folder.names,
     command=_command,
+    record=_record,
     parse=read_cargo,
+    find_missing=_find_missing,
     options=frozenset({"package", "run", "module", "count", "verbose"}),
+    manifests=("Cargo.toml",),
     environment={"CARGO_TERM_COLOR": "never", "RUST_BACKTRACE": "0"},
+    covers=lambda folder: frozenset({"cargo"} if _is_workspace(folder) else ()),
 )

@@ -17,6 +17,7 @@ from callboard.coding.test_runners.report import (
     Runner,
     Selection,
     Tally,
+    TestOutput,
     format_location,
     join_message,
 )
@@ -38,14 +39,14 @@ def _command(selection: Selection, _folder: ProjectFolder) -> list[str]:
     return [*command, selection.module or selection.package or "./..."]
 
 
-def read_go(output: str, _code: int | None, folder: ProjectFolder) -> Tally:
+def read_go(output: TestOutput, folder: ProjectFolder) -> Tally:
     """Read the events of `go test -json`; other lines are the compiler's."""
     tests: dict[tuple[str, str], str] = {}
     outputs: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
     packages: dict[str, str] = {}
     begun: set[str] = set()
     loose: list[str] = []
-    for line in output.splitlines():
+    for line in output.text.splitlines():
         event = _parse_event(line)
         package, test, action = str(event.get("Package", "")), str(event.get("Test", "")), event.get("Action")
         if not event:
@@ -119,12 +120,26 @@ def _parse_failure(package: str, test: str, lines: list[str], module: str, root:
     return Failure(test, place, join_message(message, 12))
 
 
+_DOWNLOADS: Final = ("dial tcp", "module lookup disabled", "missing go.sum entry")
+"""Words of go about a module that is not downloaded."""
+
+
+def _find_missing(output: TestOutput, tally: Tally, _folder: ProjectFolder) -> str:
+    if output.code == 127:
+        return "go is not installed; https://go.dev/dl has it"
+    words = [tally.text, *(each.message for each in tally.failures)]
+    if tally.passed or tally.failed or not any(word in text for word in _DOWNLOADS for text in words):
+        return ""
+    return "modules of go.mod are not downloaded; go mod download downloads them"
+
+
 GO: Final = Runner(
     name="go test",
     kind="go",
-    matches=lambda folder: "go.mod" in folder.names or "go.work" in folder.names,
+    matches=lambda folder: "go.mod" in folder.names,
     command=_command,
     parse=read_go,
+    find_missing=_find_missing,
     options=frozenset({"package", "run", "module", "count", "verbose"}),
     manifests=("go.mod",),
     environment={"GOTOOLCHAIN": "local"},

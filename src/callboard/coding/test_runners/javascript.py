@@ -1,234 +1,210 @@
-"""npm test, with what it runs: node --test, jest, vitest, mocha. Law: of two summaries in an output the last counts."""
+"""`npm test` and the frameworks that it starts: node's own runner, jest, vitest and mocha.
+
+Each framework is a row: the option that selects tests, the options and variables that ask for a report file, and its
+reader. A script that starts another program counts as one test, by its exit code.
+"""
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Callable, Iterable, Mapping
-from typing import Final
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final, TypeVar
 
+import msgspec
+
+from callboard.coding.test_runners.junit import JunitCase, tally_cases
 from callboard.coding.test_runners.report import (
     Failure,
+    Kind,
     ProjectFolder,
     Runner,
     Selection,
     Tally,
+    TestOutput,
     format_location,
     join_message,
+    tally_exit_code,
 )
 
-_MOST = 400
-_NODE_COUNT = re.compile(r"(?:#|\u2139) (tests|suites|pass|fail|cancelled|skipped|todo|duration_ms) ([\d.]+)")
-_NOT_OK = re.compile(r"\s*not ok \d+ - (.*?)( # (?:TODO|SKIP)\b.*)?")
-_YAML = re.compile(r"\s+(location|failureType|error): (.*)")
-_TEST_AT = re.compile(r"test at (\S.*?):(\d+):\d+")
-_CROSS = re.compile(r"\s*\u2716 (.+?) \([\d.]+ms\)( # .*)?")
 _STACK = re.compile(r"\s+(?:at |\u276f )?(?:async )?(?:[^()]{0,400}\()?((?:file://)?[^():]{1,1000}):(\d+):\d+\)?,?")
-_JEST = re.compile(r"(Test Suites|Tests): +(.* total)")
-_JEST_HEADING = re.compile(r"  \u25cf (.+)")
-_VITEST = re.compile(r"\s*(Test Files|Tests)  +(.*\(\d+\))(?: .*)?")
-_VITEST_HEADING = re.compile(r" FAIL  (.+)")
-_VITEST_AT = re.compile(r" \u276f (?:\S+ )?(\S+?):(\d+):\d+")
-_MOCHA = re.compile(r"  (\d+) (passing|pending|failing)(?: \([^)]*\))?")
-_MOCHA_HEADING = re.compile(r"  \d+\) (.*)")
-_PAIR = re.compile(r"(\d+) ([a-z]+)")
 _CODE = re.compile(r"\s*>?\s*\d*\s*\|.*")
+_NODE_ERROR = re.compile(r"\[?Error \[ERR_TEST_FAILURE\]: ")
+_STEPS = re.compile(r"&&|\|\||[;|&]")
+_MISSING = re.compile(r"Cannot find (?:module|package) '((?:@[\w.-]+/)?[\w.-]+)[^']*'")
+_UNSET: Final = "no test specified"
+_SUFFIXES: Final = tuple([f".{word}.{end}" for word in ("test", "spec") for end in ("js", "mjs", "cjs", "ts")])
+_Report = TypeVar("_Report")
+_NOT_FOUND: Final = 127
+"""Exit code of a shell that cannot find a program."""
 
 
-def read_node(output: str, root: str) -> Tally:
-    """Either of its forms: TAP, or the one for people (`spec`)."""
-    lines = output.splitlines()
-    counts: dict[str, int] = {}
-    for line in reversed(lines):
-        if match := _NODE_COUNT.fullmatch(line):
-            counts.setdefault(match[1], int(float(match[2])))
-            if match[1] == "tests":
-                break
-        elif counts and line.strip() and "pass" in counts:
-            break
-    failures = [*_tap_failures(lines, root), *_spec_failures(lines, root)]
-    return Tally(
-        passed=counts.get("pass", 0),
-        failed=counts.get("fail", 0) + counts.get("cancelled", 0),
-        skipped=counts.get("skipped", 0) + counts.get("todo", 0),
-        failures=tuple(failures),
-        complete={"tests", "pass", "fail"} <= counts.keys(),
-    )
-
-
-def _tap_failures(lines: list[str], root: str) -> Iterable[Failure]:
-    for index, line in enumerate(lines):
-        match = _NOT_OK.fullmatch(line)
-        if not match or match[2]:
-            continue
-        fields: dict[str, str] = {}
-        error_lines: list[str] = []
-        place = ""
-        for after in lines[index + 1 : index + _MOST]:
-            if after.strip() == "...":
-                break
-            if pair := _YAML.fullmatch(after):
-                fields[pair[1]] = pair[2].strip("'")
-            elif not place and (at := _STACK.fullmatch(after)):
-                place = format_location(at[1], at[2], root)
-            if "error" in fields and fields["error"] in ("|-", ""):
-                error_lines.append(after.strip())
-        if fields.get("failureType", "") == "subtestsFailed":
-            continue
-        path, line_number, _ = [*fields.get("location", "").rsplit(":", 2), "", ""][:3]
-        error = fields.get("error", "")
-        yield Failure(
-            match[1].replace("\\#", "#"),
-            place or format_location(path, line_number, root),
-            join_message(_until_key(error_lines[1:])) if error == "|-" else error,
-        )
-
-
-def _until_key(lines: Iterable[str]) -> Iterable[str]:
-    for line in lines:
-        if line.startswith(("code:", "name:", "expected:", "stack:")):
-            return
-        if line:
-            yield line
-
-
-def _spec_failures(lines: list[str], root: str) -> Iterable[Failure]:
-    """Return the list of failing tests at the end."""
-    starts = [index for index, line in enumerate(lines) if line.strip("\u2716 ") == "failing tests:"]
-    place = ""
-    for index in range(starts[-1] + 1 if starts else len(lines), len(lines)):
-        if match := _TEST_AT.fullmatch(lines[index]):
-            place = format_location(match[1], match[2], root)
-        elif (match := _CROSS.fullmatch(lines[index])) and not match[2]:
-            body = _take_until(lines, index + 1, lambda line: bool(_TEST_AT.fullmatch(line)))
-            at, message = _split_message(body, root)
-            yield Failure(match[1], at or place, message)
-
-
-def read_jest(output: str, root: str) -> Tally:
-    lines = output.splitlines()
-    counts = _parse_summary(lines, _JEST)
-    failures = []
-    broken = 0
-    for index, line in enumerate(lines):
-        heading = _JEST_HEADING.fullmatch(line)
-        if not heading or heading[1] == "Console":
-            continue
-        body = _take_until(
-            lines,
-            index + 1,
-            lambda each: each.startswith(("FAIL ", "PASS ", "Test Suites:")) or bool(_JEST_HEADING.fullmatch(each)),
-        )
-        at, message = _split_message(body, root)
-        if heading[1] == "Test suite failed to run":
-            broken += 1
-        failures.append(Failure(heading[1], at, message))
-    complete = "Test Suites" in counts and "total" in counts.get("Tests", {})
-    return _make_tally(counts, broken, failures, complete=complete)
-
-
-def read_vitest(output: str, root: str) -> Tally:
-    lines = output.splitlines()
-    counts = _parse_summary(lines, _VITEST)
-    failures = []
-    broken = 0
-    for index, line in enumerate(lines):
-        heading = _VITEST_HEADING.fullmatch(line)
-        if not heading:
-            continue
-        body = _take_until(lines, index + 1, lambda each: each.startswith(("\u23af", " FAIL ")))
-        places = [
-            place
-            for each in body
-            if (at := _VITEST_AT.fullmatch(each)) and (place := format_location(at[1], at[2], root))
-        ]
-        message = [each for each in body if not _VITEST_AT.fullmatch(each) and not _CODE.fullmatch(each)]
-        broken += " > " not in heading[1]
-        failures.append(Failure(heading[1], places[0] if places else "", join_message(message)))
-    complete = "Test Files" in counts and bool(counts.get("Tests"))
-    return _make_tally(counts, broken, failures, complete=complete)
-
-
-def _make_tally(
-    counts: Mapping[str, Mapping[str, int]], broken: int, failures: list[Failure], *, complete: bool
-) -> Tally:
-    """Count as jest and vitest do; `broken` files had no tests to run."""
-    tests = counts.get("Tests", {})
-    return Tally(
-        passed=tests.get("passed", 0),
-        failed=tests.get("failed", 0),
-        skipped=tests.get("skipped", 0) + tests.get("todo", 0),
-        errors=broken,
-        # jest repeats failures at its end.
-        failures=tuple({(each.name, each.location, each.message): each for each in failures}.values()),
-        complete=complete,
-    )
-
-
-def read_mocha(output: str, root: str) -> Tally:
-    lines = output.splitlines()
-    counts: dict[str, int] = {}
-    end = len(lines)
-    for index in range(len(lines) - 1, -1, -1):
-        if match := _MOCHA.fullmatch(lines[index]):
-            counts.setdefault(match[2], int(match[1]))
-            if match[2] == "failing":
-                end = index
-            if match[2] == "passing":
-                break
-    failures = []
-    for index in range(end, len(lines)):
-        if match := _MOCHA_HEADING.fullmatch(lines[index]):
-            body = _take_until(lines, index + 1, lambda each: bool(_MOCHA_HEADING.fullmatch(each)))
-            inner = next((position for position, each in enumerate(body) if each.endswith(":")), -1)
-            name = " ".join([match[1].strip(), *(each.strip() for each in body[: inner + 1])]).rstrip(":")
-            at, message = _split_message(body[inner + 1 :], root)
-            failures.append(Failure(name, at, message))
-    return Tally(
-        passed=counts.get("passing", 0),
-        failed=counts.get("failing", 0),
-        skipped=counts.get("pending", 0),
-        failures=tuple(failures),
-        complete="passing" in counts,
-    )
-
-
-def _parse_summary(lines: list[str], pattern: re.Pattern[str]) -> dict[str, dict[str, int]]:
-    """The counts in the last line of each name."""
-    counts: dict[str, dict[str, int]] = {}
-    for line in reversed(lines):
-        if match := pattern.fullmatch(line):
-            counts.setdefault(match[1], {word: int(number) for number, word in _PAIR.findall(match[2])})
-            if len(counts) == 2:
-                break
-    return counts
-
-
-def _take_until(lines: list[str], start: int, is_end: Callable[[str], bool]) -> list[str]:
-    body: list[str] = []
-    for line in lines[start : start + _MOST]:
-        if is_end(line):
-            break
-        body.append(line)
-    return body
-
-
-def _split_message(body: list[str], root: str) -> tuple[str, str]:
+def _split_message(body: Sequence[str], root: str) -> tuple[str, str]:
     """Return the location, and the message without code and stack."""
     places = [
         place for line in body if (at := _STACK.fullmatch(line)) and (place := format_location(at[1], at[2], root))
     ]
-    if "    Details:" in body:
+    if "    Details:" in body:  # jest says at length what a file that cannot be parsed may be
         body = body[body.index("    Details:") + 1 :]
     stack = next((index for index, line in enumerate(body) if line.lstrip().startswith("at ")), len(body))
     message = [line.strip() for line in body[:stack] if line.strip() and not _CODE.fullmatch(line)]
     return (places[0] if places else ""), join_message(message, 12)
 
 
-_READERS: Final = {"jest": read_jest, "vitest": read_vitest, "mocha": read_mocha, "node": read_node}
-# The option of each runner that selects tests; node accepts no option after its files.
-_PATTERNS: Final = {"jest": "-t", "vitest": "-t", "mocha": "-g"}
-_UNSET: Final = "no test specified"
-_SUFFIXES: Final = tuple([f".{word}.{end}" for word in ("test", "spec") for end in ("js", "mjs", "cjs", "ts")])
+def read_node(reports: Iterable[bytes], root: str) -> Tally:
+    """Read the JUnit XML of node's runner."""
+    return tally_cases(reports, lambda case: _node_failures(case, root))
+
+
+def _node_failures(case: JunitCase, root: str) -> list[Failure]:
+    body = [line for each in case.problems for line in each.text.splitlines() if line.strip()]
+    place, message = _split_message(body, root)
+    if not place:  # a file that ended early, which has no stack
+        place, message = format_location(case.name, "1", root), join_message(each.message for each in case.problems)
+    name = case.name.removeprefix(f"{root.rstrip('/')}/")
+    return [Failure(name, place, _NODE_ERROR.sub("", message, count=1))]
+
+
+class _JestAssertion(msgspec.Struct, rename="camel"):
+    title: str = ""
+    ancestor_titles: tuple[str, ...] = ()
+    status: str = ""
+    failure_messages: tuple[str | None, ...] | None = ()
+
+
+class _JestFile(msgspec.Struct, rename="camel"):
+    name: str = ""
+    status: str = ""
+    message: str | None = ""
+    assertion_results: tuple[_JestAssertion, ...] = ()
+
+
+class _JestReport(msgspec.Struct, rename="camel"):
+    test_results: tuple[_JestFile, ...]
+
+
+def read_jest(reports: Iterable[bytes], root: str) -> Tally:
+    """Read the JSON of jest; vitest writes the same."""
+    passed = failed = skipped = errors = 0
+    failures: list[Failure] = []
+    is_read, complete = False, True
+    for data in reports:
+        report = _decode(data, _JestReport)
+        if report is None:
+            complete = False
+            continue
+        is_read = True
+        for file in report.test_results:
+            states = [each.status for each in file.assertion_results]
+            passed += states.count("passed")
+            failed += states.count("failed")
+            skipped += sum(state not in {"passed", "failed"} for state in states)
+            if file.status == "failed" and "failed" not in states:
+                errors += 1
+                place, message = _split_message((file.message or "").splitlines(), root)
+                name = file.name.removeprefix(f"{root.rstrip('/')}/")
+                failures.append(Failure(name, place or format_location(file.name, "1", root), message))
+            failures += [_jest_failure(each, root) for each in file.assertion_results if each.status == "failed"]
+    return Tally(
+        passed=passed,
+        failed=failed,
+        skipped=skipped,
+        errors=errors,
+        failures=tuple(failures),
+        complete=is_read and complete,
+    )
+
+
+def _jest_failure(assertion: _JestAssertion, root: str) -> Failure:
+    body = [line for text in assertion.failure_messages or () for line in (text or "").splitlines()]
+    place, message = _split_message(body, root)
+    return Failure(" > ".join([*filter(None, assertion.ancestor_titles), assertion.title]), place, message)
+
+
+class _MochaError(msgspec.Struct):
+    message: str = ""
+    stack: str = ""
+
+
+class _MochaTest(msgspec.Struct, rename="camel"):
+    full_title: str = ""
+    file: str | None = None
+    err: _MochaError = msgspec.field(default_factory=_MochaError)
+
+
+class _MochaReport(msgspec.Struct):
+    passes: tuple[_MochaTest, ...]
+    failures: tuple[_MochaTest, ...]
+    pending: tuple[_MochaTest, ...] = ()
+
+
+def read_mocha(reports: Iterable[bytes], root: str) -> Tally:
+    """Read the JSON of mocha."""
+    decoded = [_decode(data, _MochaReport) for data in reports]
+    whole = [each for each in decoded if each is not None]
+    failures = []
+    for each in [test for report in whole for test in report.failures]:
+        place, message = _split_message((each.err.stack or each.err.message).splitlines(), root)
+        failures.append(Failure(each.full_title, place or format_location(each.file or "", "1", root), message))
+    return Tally(
+        passed=sum(len(each.passes) for each in whole),
+        failed=len(failures),
+        skipped=sum(len(each.pending) for each in whole),
+        failures=tuple(failures),
+        complete=bool(whole) and len(whole) == len(decoded),
+    )
+
+
+def _decode(data: bytes, kind: type[_Report]) -> _Report | None:
+    try:
+        return msgspec.json.decode(data, type=kind)
+    except (msgspec.MsgspecError, RecursionError, UnicodeError):
+        return None
+
+
+class Framework(msgspec.Struct, frozen=True, kw_only=True):
+    """A framework that a script starts."""
+
+    pattern: str
+    """The option that selects tests by name; it may end with `=`."""
+    options: Callable[[str], tuple[str, ...]] = lambda _: ()
+    """The options that ask for a report file in a folder."""
+    environment: Callable[[str], Mapping[str, str]] = lambda _: {}
+    """The variables that ask for a report file."""
+    read: Callable[[Iterable[bytes], str], Tally]
+    once: tuple[str, ...] = ()
+    """The arguments of a single run, without a watch."""
+    verbose: tuple[str, ...] = ()
+
+
+def _ask_node(reports: str) -> Mapping[str, str]:
+    # Node reads quotes in this variable as JSON strings.
+    path = json.dumps(f"--test-reporter-destination={reports}/node.xml")
+    return {
+        "NODE_OPTIONS": f"--test-reporter=junit {path} --test-reporter=spec --test-reporter-destination=stdout",
+    }
+
+
+FRAMEWORKS: Final[Mapping[str, Framework]] = {
+    "jest": Framework(
+        pattern="-t",
+        options=lambda reports: ("--json", f"--outputFile={reports}/jest.json"),
+        read=read_jest,
+        verbose=("--verbose",),
+    ),
+    "vitest": Framework(
+        pattern="-t",
+        options=lambda reports: ("--reporter=default", "--reporter=json", f"--outputFile.json={reports}/vitest.json"),
+        read=read_jest,
+        once=("run",),
+    ),
+    "mocha": Framework(
+        pattern="-g",
+        options=lambda reports: ("--reporter=json", f"--reporter-option=output={reports}/mocha.json"),
+        read=read_mocha,
+    ),
+    "node": Framework(pattern="--test-name-pattern=", environment=_ask_node, read=read_node),
+}
 
 
 def _get_script(folder: ProjectFolder, name: str) -> str:
@@ -238,11 +214,37 @@ def _get_script(folder: ProjectFolder, name: str) -> str:
 
 
 def _find_framework(script: str) -> str:
-    """Return the framework that a script runs, "" if it is unknown."""
-    words = script.replace("/", " ").split()
+    """Return the framework that the last command of a script starts, "" if it is another program."""
+    words = _STEPS.split(script)[-1].replace("/", " ").split()
     if "node" in words and "--test" in words:
         return "node"
-    return next((name for name in _PATTERNS if name in words), "")
+    return next((name for name in FRAMEWORKS if name != "node" and name in words), "")
+
+
+def _required_framework(folder: ProjectFolder) -> str:
+    """Return the framework that package.json requires, else node's own runner."""
+    dependencies = _dependencies(folder)
+    return next((name for name in FRAMEWORKS if name in dependencies), "node")
+
+
+def has_javascript_tests(folder: ProjectFolder) -> bool:
+    """Return whether a folder has a script of tests, a framework or test files."""
+    has_files = any(name.endswith(_SUFFIXES) for name in folder.names | folder.tests)
+    return bool(_get_script(folder, "test")) or has_files or bool(_dependencies(folder) & FRAMEWORKS.keys())
+
+
+def _dependencies(folder: ProjectFolder) -> set[str]:
+    manifest: dict[str, Any] = folder.json("package.json")
+    tables = [manifest.get(key) for key in ("devDependencies", "dependencies")]
+    return {name for each in tables if isinstance(each, dict) for name in each}
+
+
+def _select(selection: Selection, name: str) -> list[str]:
+    framework = FRAMEWORKS.get(name)
+    if not selection.run or framework is None:
+        return []
+    joined = [f"{framework.pattern}{selection.run}"]
+    return joined if framework.pattern.endswith("=") else [framework.pattern, selection.run]
 
 
 def _make_command(selection: Selection, folder: ProjectFolder) -> list[str]:
@@ -251,13 +253,9 @@ def _make_command(selection: Selection, folder: ProjectFolder) -> list[str]:
     if not script and not selection.script:
         return _command_without_script(selection, folder)
     framework = _find_framework(script)
-    further = []
-    if selection.run and framework in _PATTERNS:
-        further += [_PATTERNS[framework], selection.run]
-    elif selection.run and framework == "node":
-        further += [f"--test-name-pattern={selection.run}"]
-    if selection.verbose and framework == "jest":
-        further.append("--verbose")
+    further = _select(selection, framework)
+    if selection.verbose and framework:
+        further += FRAMEWORKS[framework].verbose
     further += [selection.module] if selection.module else []
     workspace = [f"--workspace={selection.package}"] if selection.package else []
     command = ["npm", "test"] if name == "test" else ["npm", "run", name]
@@ -265,27 +263,62 @@ def _make_command(selection: Selection, folder: ProjectFolder) -> list[str]:
 
 
 def _command_without_script(selection: Selection, folder: ProjectFolder) -> list[str]:
-    """Return the command without a test script in package.json: the required framework, else node's own runner."""
-    manifest = folder.json("package.json")
-    tables = [manifest.get(key) for key in ("devDependencies", "dependencies")]
-    dependencies = {name for each in tables if isinstance(each, dict) for name in each}
-    framework = next((name for name in _PATTERNS if name in dependencies), "node")
-    pattern = selection.run
-    paths = [selection.module] if selection.module else [selection.package] if selection.package else []
-    if framework == "node":
-        return ["node", "--test", *([f"--test-name-pattern={pattern}"] if pattern else []), *paths]
-    once = ["run"] if framework == "vitest" else []
-    chosen = [_PATTERNS[framework], pattern] if pattern else []
-    return [f"node_modules/.bin/{framework}", *once, *chosen, *paths]
+    """Return the command if package.json has no script of tests."""
+    name = _required_framework(folder)
+    selected = _select(selection, name)
+    paths = [each for each in (selection.module or selection.package,) if each]
+    if name == "node":
+        return ["node", "--test", *selected, *paths]
+    return [f"node_modules/.bin/{name}", *FRAMEWORKS[name].once, *selected, *paths]
 
 
-def read_npm(output: str, _code: int | None, folder: ProjectFolder) -> Tally:
-    """Read the output of the framework that the script names, else of the one whose summary is there."""
-    framework = _find_framework(_get_script(folder, "test"))
-    if framework and (tally := _READERS[framework](output, folder.root)).complete:
-        return tally
-    tallies = [reader(output, folder.root) for reader in _READERS.values()]
-    return next((each for each in tallies if each.complete), max(tallies, key=lambda each: len(each.failures)))
+def _framework_of(command: Sequence[str], folder: ProjectFolder) -> str:
+    """Return the framework that a command of ours starts."""
+    if command[:1] != ["npm"]:
+        return _required_framework(folder)
+    return _find_framework(_get_script(folder, "test" if command[1] == "test" else command[2]))
+
+
+def _record(command: Sequence[str], reports: str, folder: ProjectFolder) -> tuple[list[str], dict[str, str]]:
+    name = _framework_of([*command], folder)
+    if not name:
+        return [*command], {}
+    options = FRAMEWORKS[name].options(reports)
+    separator = ["--"] if options and command[0] == "npm" and "--" not in command else []
+    return [*command, *separator, *options], {**FRAMEWORKS[name].environment(reports)}
+
+
+def read_npm(output: TestOutput, folder: ProjectFolder) -> Tally:
+    """Read the report of the framework, else the exit code."""
+    for name, data in output.reports.items():
+        framework = FRAMEWORKS.get(name.partition(".")[0])
+        if framework is not None:
+            return framework.read([data], folder.root)
+    script = _get_script(folder, "test")
+    if script and not _find_framework(script):
+        return tally_exit_code(output)
+    return Tally()
+
+
+def _find_missing(output: TestOutput, tally: Tally, folder: ProjectFolder) -> str:
+    where = f" in {folder.path}" if folder.path else ""
+    if output.code == _NOT_FOUND and not output.reports:
+        name = _find_framework(_get_script(folder, "test")) or _required_framework(folder)
+        if name == "node" or "npm: " in output.text[-200:]:
+            return "Node.js is not installed; https://nodejs.org/en/download installs it with npm"
+        return f"{name} is not installed; npm install{where} installs it"
+    if tally.passed or tally.failed > len(tally.failures):
+        return ""
+    dependencies = _dependencies(folder)
+    texts = [output.text, *(each.message for each in tally.failures)]
+    names = [match[1] for text in texts for match in _MISSING.finditer(text[-20_000:])]
+    missing = next((name for name in names if name in dependencies), "")
+    return f"{missing} is not installed; npm install{where} installs it" if missing else ""
+
+
+def _covers(folder: ProjectFolder) -> frozenset[Kind]:
+    """A script of the root tests its workspaces too."""
+    return frozenset({"npm"} if _get_script(folder, "test") else ())
 
 
 NPM: Final = Runner(
@@ -293,7 +326,9 @@ NPM: Final = Runner(
     kind="npm",
     matches=lambda folder: "package.json" in folder.names or any(name.endswith(_SUFFIXES) for name in folder.names),
     command=_make_command,
+    record=_record,
     parse=read_npm,
+    find_missing=_find_missing,
     options=frozenset({"package", "run", "script", "module", "count", "verbose"}),
     manifests=("package.json",),
     environment={
@@ -303,4 +338,5 @@ NPM: Final = Runner(
         "npm_config_fund": "false",
         "npm_config_audit": "false",
     },
+    covers=_covers,
 )

@@ -1,46 +1,60 @@
-"""pytest, and unittest where pytest cannot be imported.
+"""pytest, tox, nox and unittest.
 
-Their printed output is read, not a report file: a target of make prints the same, and both summaries have not changed
-in years. Law: the run leaves no files in the folder, and tests the folder, not an installed copy of it.
+pytest writes JUnit XML. Variables ask for it, so pytest also writes it if tox, nox or make starts pytest. unittest has no
+report of its own; `write_unittest_report.py` runs it and writes one. If the commands of tox and nox write no report, their
+exit code decides.
+
+Law: the run leaves no files of pytest and unittest in the folder, and tests the folder, not an installed copy of it.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+import shlex
+import shutil
+import tomllib
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from importlib.resources import files
 from typing import Final
 
+import msgspec
+
+from callboard.coding.test_runners.junit import JunitCase, tally_cases
 from callboard.coding.test_runners.report import (
     Failure,
+    Kind,
     ProjectFolder,
     Runner,
     Selection,
     Tally,
+    TestOutput,
     format_location,
     join_message,
+    tally_exit_code,
 )
 
-_COUNTS = re.compile(r"=*\s*((?:\d+ [a-z ]+(?:, )?)+|no tests ran) in [\d.]+ ?s(?:econds)?(?: \([^()]*\))?\s*=*")
-_COUNT = re.compile(r"(\d+) ([a-z ]+)")
-_BLOCK = re.compile(r"=+ (.+?) =+")
-_SECTION = re.compile(r"_{2,} (.+?) _{2,}")
-_LISTED = re.compile(
-    r"(?:(?P<sub>(?:[\[(].*? )?SUBFAIL\S*(?: \(.*?\))?)|FAILED|(?P<error>ERROR)) (?P<name>\S.*?)(?: - .*)?"
-)
-_TEARDOWN = "ERROR at teardown of "
 _AT = re.compile(r"(\S[^\n]*?):(\d+): ?.*")
 _TEST = re.compile(r"test_.*\.py", re.DOTALL)
-_RAN = re.compile(r"Ran (\d+) tests? in [\d.]+s")
-_RESULT = re.compile(r"(OK|FAILED|NO TESTS RAN)(?: \(([^)]*)\))?")
 _FRAME = re.compile(r'\s*File "([^"\n]+)", line (\d+)')
-_HEADING = re.compile(r"(FAIL|ERROR): (\S+)(.*)")
+_IMPORT = re.compile(r"ModuleNotFoundError: No module named '(\w+)")
+_WORD = re.compile(r"[A-Za-z0-9][\w.-]*")
+
+PYTHON_MANIFESTS: Final = ("pyproject.toml", "setup.py", "setup.cfg", "pytest.ini", "tox.ini", "requirements.txt")
 
 
 def is_python(folder: ProjectFolder) -> bool:
-    named = ("pyproject.toml", "setup.py", "setup.cfg", "pytest.ini", "tox.ini", "requirements.txt", "conftest.py")
-    if any(name in folder.names for name in named):
+    """Return whether a folder has a Python project, or test files."""
+    if any(name in folder.names for name in (*PYTHON_MANIFESTS, "conftest.py", "noxfile.py")):
         return True
-    return any(name.endswith("_test.py") or _TEST.fullmatch(name) for name in folder.names | folder.tests)
+    return has_python_tests(folder)
+
+
+def has_python_tests(folder: ProjectFolder) -> bool:
+    """Return whether a folder has test files, or settings of a runner."""
+    names = folder.names | folder.tests
+    settings = "[tool.pytest" in folder.texts.get("pyproject.toml", "") or {"pytest.ini", "conftest.py"} & folder.names
+    return bool(settings) or any(name.endswith("_test.py") or _TEST.fullmatch(name) for name in names)
 
 
 def _pytest_command(selection: Selection, folder: ProjectFolder) -> list[str]:
@@ -65,58 +79,65 @@ def _unittest_command(selection: Selection, folder: ProjectFolder) -> list[str]:
     return [*command, "discover", *options, "-s", start, *top]
 
 
-def read_pytest(output: str, _code: int | None, folder: ProjectFolder) -> Tally:
-    """Read pytest's output, in any verbosity."""
-    lines = output.splitlines()
-    counts: dict[str, int] = {}
-    complete = False
-    for line in reversed(lines):
-        if match := _COUNTS.fullmatch(line.strip()):
-            counts = {word: int(number) for number, word in _COUNT.findall(match[1])}
-            complete = True
-            break
-    listed = [match for line in lines if (match := _LISTED.fullmatch(line))]
-    failures = []
-    teardowns = 0
-    for block in ("FAILURES", "ERRORS"):
-        sections = list(_split_sections(lines, block))
-        teardowns += sum(name.startswith(_TEARDOWN) for name, _ in sections)
-        # The names of the summary are whole; both have the same order.
-        named = [each["name"] for each in listed if bool(each["error"]) == (block == "ERRORS")]
-        named = named if len(named) == len(sections) else [name for name, _ in sections]
-        failures += [_parse_failure(name, body, folder.root) for name, (_, body) in zip(named, sections, strict=True)]
-    # Each test counts once here. pytest counts each failed subtest too, and the test around it as failed (fixture
-    # `subtests`) or passed (`subTest` of unittest). It counts a test as passed even if its teardown fails.
-    subtests = [each["name"] for each in listed if each["sub"]]
-    inside = len({*subtests} - {each["name"] for each in listed if not (each["sub"] or each["error"])})
-    failed = counts.get("failed", 0) + counts.get("subtests failed", 0)
-    return Tally(
-        passed=max(0, counts.get("passed", 0) + counts.get("xpassed", 0) - inside - teardowns),
-        failed=max(min(failed, 1), failed - len(subtests) + inside),
-        skipped=counts.get("skipped", 0) + counts.get("xfailed", 0),
-        errors=counts.get("error", 0) + counts.get("errors", 0),
-        failures=tuple(failures),
-        complete=complete,
-    )
+def _tox_command(selection: Selection, _folder: ProjectFolder) -> list[str]:
+    chosen = ["-e", selection.script] if selection.script else []
+    return ["tox", "run", "--skip-missing-interpreters", "true", *chosen]
 
 
-def _split_sections(lines: list[str], title: str) -> Iterator[tuple[str, list[str]]]:
-    block, name = "", ""
-    body: list[str] = []
-    for line in lines:
-        if match := _BLOCK.fullmatch(line):
-            if name and block == title:
-                yield name, body
-            block, name, body = match[1], "", []
-        elif block == title and (match := _SECTION.fullmatch(line)):
-            if name:
-                yield name, body
-            name, body = match[1], []
-        else:
-            body.append(line)
+def _nox_command(selection: Selection, _folder: ProjectFolder) -> list[str]:
+    return ["nox", "--no-error-on-missing-interpreters", *(["-s", selection.script] if selection.script else [])]
 
 
-def _parse_failure(name: str, body: list[str], root: str) -> Failure:
+def ask_pytest(reports: str) -> dict[str, str]:
+    """Return the variables with which each pytest writes its report, one file for each environment of tox."""
+    # pytest fills in the name of the environment.
+    path = shlex.quote(f"{reports}/pytest-$TOX_ENV_NAME.xml")
+    return {
+        "PYTEST_ADDOPTS": f"--junitxml={path} -o junit_family=xunit1 -o junit_logging=no",
+        "TOX_OVERRIDE": "testenv.pass_env+=PYTEST_ADDOPTS",
+    }
+
+
+def _record_pytest(command: Sequence[str], reports: str, _folder: ProjectFolder) -> tuple[list[str], dict[str, str]]:
+    return [*command], ask_pytest(reports)
+
+
+def _record_unittest(command: Sequence[str], reports: str, folder: ProjectFolder) -> tuple[list[str], dict[str, str]]:
+    script = f"{reports}/{UNITTEST_SCRIPT}"
+    return [folder.python, script, f"{reports}/unittest.xml", *command[3:]], {}
+
+
+UNITTEST_SCRIPT: Final = "write_unittest_report.py"
+
+
+def read_script(name: str) -> bytes:
+    """Return the source of a script that runs in the sandbox."""
+    return files("callboard.coding.test_runners").joinpath(name).read_bytes()
+
+
+def read_pytest(output: TestOutput, folder: ProjectFolder) -> Tally:
+    """Read pytest's report files."""
+    return tally_cases(output.reports.values(), lambda case: _pytest_failures(case, folder))
+
+
+def read_nested(output: TestOutput, folder: ProjectFolder) -> Tally:
+    """Read the report files of what the command started, else its exit code."""
+    tally = read_pytest(output, folder)
+    return tally if tally.complete and tally.total else tally_exit_code(output)
+
+
+def _pytest_failures(case: JunitCase, folder: ProjectFolder) -> list[Failure]:
+    module = case.file.removesuffix(".py").replace("/", ".")
+    inner = case.class_name.removeprefix(module).strip(".").replace(".", "::")
+    name = "::".join(filter(None, (case.file, inner, case.name))) if case.class_name else case.file or case.name
+    return [
+        _pytest_failure(name, each.text.splitlines() or each.message.splitlines(), folder.root)
+        for each in case.problems
+        if each.state in ("failed", "error")
+    ]
+
+
+def _pytest_failure(name: str, body: list[str], root: str) -> Failure:
     message = [line[1:].removeprefix("   ") for line in body if line.startswith(("E ", "E\t")) or line == "E"]
     places = [
         place
@@ -132,84 +153,165 @@ def _parse_failure(name: str, body: list[str], root: str) -> Failure:
     return Failure(name, places[-1] if places else "", join_message(message))
 
 
-def read_unittest(output: str, _code: int | None, folder: ProjectFolder) -> Tally:
-    """Read unittest's output."""
-    lines = output.splitlines()
-    ran, counts, complete = 0, {"": 0}, False
-    for index in range(len(lines) - 1, -1, -1):
-        if match := _RAN.fullmatch(lines[index]):
-            ran = int(match[1])
-            after = [line for line in lines[index + 1 :] if line]
-            if after and (result := _RESULT.fullmatch(after[0])):
-                pairs = [each.partition("=") for each in (result[2] or "").split(", ") if "=" in each]
-                counts = {name: int(number) for name, _, number in pairs if number.isdigit()}
-                complete = True
-            break
-    failures: list[Failure] = []
-    tests: set[str] = set()
-    repeated = {"FAIL": 0, "ERROR": 0}
-    """Failures of subtests of a test that counts already."""
-    for index, line in enumerate(lines):
-        if line == "=" * 70 and index + 1 < len(lines) and (match := _HEADING.fullmatch(lines[index + 1])):
-            test = match[2] + match[3].split(")")[0]
-            repeated[match[1]] += test in tests
-            tests.add(test)
-            failures.append(
-                _parse_unittest_failure(match[2], lines[index + 3 : _find_section_end(lines, index + 3)], folder.root)
+def read_unittest(output: TestOutput, folder: ProjectFolder) -> Tally:
+    """Read the report of `write_unittest_report.py`."""
+    return tally_cases(output.reports.values(), lambda case: _unittest_failures(case, folder.root))
+
+
+def _unittest_failures(case: JunitCase, root: str) -> list[Failure]:
+    failures = []
+    for problem in case.problems:
+        body = problem.text.splitlines()
+        places = [
+            place
+            for line in body
+            if (match := _FRAME.match(line)) and (place := format_location(match[1], match[2], root))
+        ]
+        frames = [index for index, line in enumerate(body) if _FRAME.match(line)]
+        # The message follows the last frame and its line of code.
+        message = body[frames[-1] + 1 :] if frames else body
+        while message and message[0].startswith("    "):
+            message = message[1:]
+        if problem.state != "skipped":
+            name = problem.message.partition(" ")[0] or case.name
+            failures.append(Failure(name, places[-1] if places else "", join_message(message)))
+    return failures
+
+
+class _Project(msgspec.Struct):
+    dependencies: list[str] = []
+    optional: dict[str, list[str]] = msgspec.field(default_factory=dict, name="optional-dependencies")
+
+
+class _Manifest(msgspec.Struct):
+    project: _Project = msgspec.field(default_factory=_Project)
+    groups: dict[str, list[object]] = msgspec.field(default_factory=dict, name="dependency-groups")
+
+
+def _find_requirements(folder: ProjectFolder) -> frozenset[str]:
+    """Return the names of the packages that the manifests require, in the spelling of modules."""
+    specifiers = folder.texts.get("requirements.txt", "").splitlines()
+    with suppress(tomllib.TOMLDecodeError, RecursionError, msgspec.ValidationError):
+        manifest = msgspec.convert(tomllib.loads(folder.texts.get("pyproject.toml", "")), _Manifest)
+        groups: list[Sequence[object]] = [manifest.project.dependencies]
+        groups += [*manifest.project.optional.values(), *manifest.groups.values()]
+        specifiers += [each for group in groups for each in group if isinstance(each, str)]
+    names = [match[0] for each in specifiers if (match := _WORD.match(each.strip()))]
+    return frozenset(re.sub(r"[-.]+", "_", name).lower() for name in names)
+
+
+def find_python(folder: ProjectFolder) -> str:
+    """Return the path of the interpreter that runs a folder's tests."""
+    return shutil.which(folder.python, path=folder.search_path or None) or folder.python
+
+
+def _find_missing_dependency(tally: Tally, folder: ProjectFolder) -> str:
+    """Return a sentence if no test ran because a package is missing that the manifests require."""
+    if tally.passed or tally.failed:
+        return ""
+    requirements = _find_requirements(folder)
+    for failure in tally.failures:
+        match = _IMPORT.search(failure.message)
+        if match and match[1].lower() in requirements:
+            python = find_python(folder)
+            return f"{match[1]} is not installed in {python}; {python} -m pip install {match[1]} installs it"
+    return ""
+
+
+def _find_missing_pytest(output: TestOutput, tally: Tally, folder: ProjectFolder) -> str:
+    python = find_python(folder)
+    if output.code == 1 and not output.reports and output.text.rstrip().endswith("No module named pytest"):
+        return f"pytest is not installed in {python}; {python} -m pip install pytest installs it"
+    return _find_missing_dependency(tally, folder)
+
+
+def _find_missing_in_unittest(_output: TestOutput, tally: Tally, folder: ProjectFolder) -> str:
+    if any("No module named 'pytest'" in failure.message for failure in tally.failures):
+        python = find_python(folder)
+        return f"pytest is not installed in {python}; {python} -m pip install pytest installs it"
+    return _find_missing_dependency(tally, folder)
+
+
+def _find_missing_program(name: str) -> Callable[[TestOutput, Tally, ProjectFolder], str]:
+    def find_missing(output: TestOutput, tally: Tally, folder: ProjectFolder) -> str:
+        if output.code == 127:
+            return f"{name} is not installed; python -m pip install {name} installs it"
+        if not output.reports and output.code and "could not install" in output.text:
+            return (
+                f"{name} cannot install the project's packages in the sandbox; {name} run outside of it installs them"
             )
-    skipped = counts.get("skipped", 0) + counts.get("expected failures", 0)
-    failed = counts.get("failures", 0) - repeated["FAIL"] + counts.get("unexpected successes", 0)
-    passed = max(0, ran - len(tests) - skipped - counts.get("unexpected successes", 0))
-    return Tally(
-        passed=passed,
-        failed=max(0, failed),
-        skipped=skipped,
-        errors=max(0, counts.get("errors", 0) - repeated["ERROR"]),
-        failures=tuple(failures),
-        complete=complete,
-    )
+        return _find_missing_dependency(tally, folder)
+
+    return find_missing
 
 
-def _find_section_end(lines: list[str], start: int) -> int:
-    """Return the index where the section that begins at `start` ends."""
-    for index in range(start, len(lines)):
-        if lines[index] in ("=" * 70, "-" * 70):
-            return index
-    return len(lines)
+def has_tox(folder: ProjectFolder) -> bool:
+    """Return whether a folder has settings of tox."""
+    texts = folder.texts
+    tables = (("pyproject.toml", "[tool.tox"), ("setup.cfg", "[tox:tox]"))
+    return "tox.ini" in folder.names or any(table in texts.get(name, "") for name, table in tables)
 
 
-def _parse_unittest_failure(name: str, body: list[str], root: str) -> Failure:
-    places = [
-        place for line in body if (match := _FRAME.match(line)) and (place := format_location(match[1], match[2], root))
-    ]
-    frames = [index for index, line in enumerate(body) if _FRAME.match(line)]
-    # The frame, and the line of code below it.
-    message = body[frames[-1] + 1 :] if frames else body
-    while message and message[0].startswith("    "):
-        message = message[1:]
-    return Failure(name, places[-1] if places else "", join_message(message))
+_ENVIRONMENT: Final[Mapping[str, str]] = {
+    "PYTHONDONTWRITEBYTECODE": "1",
+    "PYTHONUNBUFFERED": "1",
+    "PY_COLORS": "0",
+    "NO_COLOR": "1",
+}
+_OPTIONS: Final = frozenset({"package", "run", "module", "count", "verbose"})
 
 
-_CLEAN: Final = {"PYTHONDONTWRITEBYTECODE": "1", "PYTHONUNBUFFERED": "1", "PY_COLORS": "0"}
-_HONOURED: Final = frozenset({"package", "run", "module", "count", "verbose"})
+def _covers(folder: ProjectFolder) -> frozenset[Kind]:
+    """A run covers the folders below unless the settings name the folders of tests."""
+    return frozenset(() if any("testpaths" in text for text in folder.texts.values()) else {"python"})
 
-UNITTEST: Final = Runner(
-    name="unittest",
-    kind="python",
-    matches=is_python,
-    command=_unittest_command,
-    parse=read_unittest,
-    options=_HONOURED,
-    environment=_CLEAN,
-)
+
 PYTEST: Final = Runner(
     name="pytest",
     kind="python",
     matches=is_python,
     command=_pytest_command,
+    record=_record_pytest,
     parse=read_pytest,
-    options=_HONOURED,
-    environment=_CLEAN,
-    missing_message="No module named pytest",
-    fallback=UNITTEST,
+    find_missing=_find_missing_pytest,
+    options=_OPTIONS,
+    manifests=PYTHON_MANIFESTS,
+    environment=_ENVIRONMENT,
+    covers=_covers,
+)
+TOX: Final = Runner(
+    name="tox",
+    kind="python",
+    matches=has_tox,
+    command=_tox_command,
+    record=_record_pytest,
+    parse=read_nested,
+    find_missing=_find_missing_program("tox"),
+    options=frozenset({"script", "count"}),
+    environment=_ENVIRONMENT,
+    covers=_covers,
+)
+NOX: Final = Runner(
+    name="nox",
+    kind="python",
+    matches=lambda folder: "noxfile.py" in folder.names,
+    command=_nox_command,
+    record=_record_pytest,
+    parse=read_nested,
+    find_missing=_find_missing_program("nox"),
+    options=frozenset({"script", "count"}),
+    environment=_ENVIRONMENT,
+    covers=_covers,
+)
+UNITTEST: Final = Runner(
+    name="unittest",
+    kind="python",
+    matches=is_python,
+    command=_unittest_command,
+    record=_record_unittest,
+    parse=read_unittest,
+    find_missing=_find_missing_in_unittest,
+    options=_OPTIONS,
+    environment=_ENVIRONMENT,
+    covers=_covers,
 )

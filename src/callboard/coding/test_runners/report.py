@@ -1,6 +1,7 @@
-"""The report of a test run, and what a row of the table of test runners says: how it is detected, started and read.
+"""The report of a test run, and the row of a test runner: how it is detected, started and read.
 
-Law: a run is good only if its process ended with 0; what it printed can make the report worse, never better.
+Law: a run is good only if its process ended with 0. Report files name the tests and count them. If a runner writes no
+report file, the exit code decides alone. Printed text explains a failure and decides nothing.
 """
 
 from __future__ import annotations
@@ -42,6 +43,10 @@ class ProjectFolder(msgspec.Struct, frozen=True, kw_only=True):
     """The names in its folder of tests."""
     python: str = "python3"
     """Its interpreter."""
+    search_path: str = ""
+    """PATH of the commands, "" for that of this process."""
+    path: str = ""
+    """The folder relative to the workspace's root, "" for the root."""
 
     def json(self, name: str) -> dict[str, Any]:
         """Return a file's JSON object, empty if it has none."""
@@ -52,24 +57,46 @@ class ProjectFolder(msgspec.Struct, frozen=True, kw_only=True):
         return value if isinstance(value, dict) else {}
 
 
+class TestOutput(msgspec.Struct, frozen=True, kw_only=True):
+    """The result of a test command."""
+
+    __test__: ClassVar[bool] = False
+
+    text: str = ""
+    """The printed output, without terminal escapes."""
+    code: int | None = None
+    """The exit code, None if the run was stopped."""
+    reports: Mapping[str, bytes] = {}
+    """The report files that the run wrote, by name. A hostile test can write anything into them."""
+
+
+def keep_command(command: Sequence[str], _reports: str, _folder: ProjectFolder) -> tuple[list[str], dict[str, str]]:
+    """Return the command unchanged, for a runner without report files."""
+    return [*command], {}
+
+
 class Runner(msgspec.Struct, frozen=True, kw_only=True):
-    """One runner."""
+    """One test runner."""
 
     name: str
     kind: Kind
     matches: Callable[[ProjectFolder], bool]
-    """Whether it tests such a folder."""
+    """Returns whether the runner tests a folder."""
     command: Callable[[Selection, ProjectFolder], list[str]]
-    parse: Callable[[str, int | None, ProjectFolder], Tally]
-    """Reads the output and the exit code, which is None if the run was stopped."""
+    """Returns the command as a person would type it."""
+    record: Callable[[Sequence[str], str, ProjectFolder], tuple[list[str], dict[str, str]]] = keep_command
+    """Returns the command and the variables with which the run writes report files into a folder."""
+    parse: Callable[[TestOutput, ProjectFolder], Tally]
+    """Reads the report files, else the exit code."""
+    find_missing: Callable[[TestOutput, Tally, ProjectFolder], str] = lambda _output, _tally, _folder: ""
+    """Returns a sentence about a missing program or dependency, with the command that installs it; "" for none."""
     options: frozenset[str]
-    """The fields of a Selection that it supports."""
+    """The fields of a Selection that the runner supports."""
     manifests: tuple[str, ...] = ()
-    """The files whose text it needs."""
+    """The files whose text the runner needs."""
     environment: Mapping[str, str] = {}
-    missing_message: str = ""
-    """How the output of a failed run ends if the runner is not installed; then `fallback` runs."""
-    fallback: Runner | None = None
+    covers: Callable[[ProjectFolder], frozenset[Kind]] = lambda _: frozenset()
+    """Returns the kinds of projects in folders below that a run tests too."""
 
 
 MAX_FAILURES: Final = 200
@@ -104,9 +131,9 @@ class Tally(msgspec.Struct, frozen=True, kw_only=True):
     """Failures outside of tests: at import, in a fixture, at compiling."""
     failures: tuple[Failure, ...] = ()
     complete: bool = False
-    """Whether the output ends with the runner's own summary."""
+    """Whether the report is whole: the runner came to its end."""
     text: str = ""
-    """The output as text, where it came as events."""
+    """The output as text, if it came as events."""
 
     @property
     def total(self) -> int:
@@ -130,8 +157,10 @@ class TestReport(Tally, frozen=True, kw_only=True):
     output_end: str = ""
     """The end of the output, if no failure could be read from it."""
     notes: tuple[str, ...] = ()
-    missing_runner: str = ""
-    """Says that the runner is not installed, if the run tells nothing about the code because of that."""
+    seconds: float = 0.0
+    """Seconds that the run took."""
+    missing: str = ""
+    """Says which program or dependency is not installed, and what installs it, if nothing was tested because of that."""
 
     @property
     def is_good(self) -> bool:
@@ -139,8 +168,18 @@ class TestReport(Tally, frozen=True, kw_only=True):
         return self.code == 0 and self.complete and not self.failed and not self.errors and self.passed > 0
 
     @property
+    def not_tested(self) -> str:
+        """Why the run says nothing about the code; "" if it does."""
+        if self.missing:
+            return self.missing
+        found_none = self.complete and not self.stopped and not self.total and not self.skipped
+        return "no tests were found" if found_none else ""
+
+    @property
     def headline(self) -> str:
         """The outcome in one line."""
+        if self.not_tested:
+            return f"{self.runner}: not tested: {self.not_tested}"
         counts = (
             (self.failed, "failed"),
             (self.errors, "error" if self.errors == 1 else "errors"),
@@ -176,6 +215,12 @@ class TestReport(Tally, frozen=True, kw_only=True):
         if self.output_end:
             parts.append(f"The output ends with:\n{_indent(self.output_end)}")
         return "\n".join([*parts, *self.notes])
+
+
+def tally_exit_code(output: TestOutput) -> Tally:
+    """Count the whole run as one test, for a command that writes no report file."""
+    is_good = output.code == 0
+    return Tally(passed=int(is_good), failed=int(not is_good), complete=output.code is not None)
 
 
 def make_report(

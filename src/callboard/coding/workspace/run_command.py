@@ -64,8 +64,11 @@ async def run_command(
     progress: ReportProgress,
     label: str = "",
     environment: Mapping[str, str] | None = None,
+    home: Path | None = None,
 ) -> Outcome:
     """Runs a command in the workspace, and tells how long it has been running. Cancelling ends it.
+
+    `home` is another home for this command.
 
     Raises SandboxUnavailable if there is no sandbox.
     """
@@ -77,7 +80,8 @@ async def run_command(
     if sandbox.name == "bubblewrap":
         base = replace(base, hidden=await asyncio.to_thread(find_hidden_paths, workspace.root, workspace.permits))
     limits = replace(base.limits, seconds=min(max(seconds, 1.0), MAX_SECONDS))
-    confinement = replace(base, limits=limits, environment={**base.environment, **(environment or {})})
+    variables = {**base.environment, **(environment or {})}
+    confinement = replace(base, limits=limits, environment=variables, home=home or base.home)
     task = asyncio.ensure_future(sandbox.run(command, confinement))
     try:
         elapsed = 0.0
