@@ -156,3 +156,14 @@ def test_keys_lead_through_the_list_and_the_tab_counts_what_waits(board, jobs, v
     expect(page).to_have_title(re.compile(r"^\(1\) Find me"))
     jobs.run(jobs.client.store.request_cancel(claim.job.id))
     expect(page).to_have_title(re.compile("^Find me"))
+
+
+def test_ages_do_not_depend_on_the_browser_s_clock_and_times_are_local_on_hover(board, jobs, visit):
+    visitor = visit(board, timezone_id="Asia/Tokyo", locale="en-GB")
+    visitor.context.add_init_script("{ const now = Date.now; Date.now = () => now() + 3600000; }")
+    jobs.begin("Tell the time")
+    page = visitor.open("jobs?text=Tell+the+time")
+    age = page.locator("#rows td[data-label=Age] time")
+    expect(age).to_have_text(re.compile(r"^([1-9]\d? s|\d min)$"))
+    age.hover()
+    expect(age).to_have_attribute("title", re.compile(r"GMT\+9"))

@@ -1,16 +1,20 @@
 """What is done with a job on the board."""
 
+import asyncio
 import html
 import re
 from dataclasses import replace
+from urllib.parse import urlencode
 
 import pytest
+from tests.servers.board.conftest import ORIGIN
 from tests.servers.board.test_job_page import CALL, make_ended, make_job, make_waiting
 
 from callboard.core import AssistantCanister, ResultCanister, ToolDeclaration, UserCanister
 from callboard.evaluation.kept_tests import TaskFile
 from callboard.evaluation.suites import load_file, recorded_path
 from callboard.jobs.job import Approval
+from callboard.servers.board.app import board_application
 from callboard.servers.board.job_page import look_subject
 from callboard.servers.board.login import LOOK_SECONDS
 
@@ -172,6 +176,74 @@ def test_the_second_of_two_tabs_is_told(run, job_store, post):
     assert len(run(job_store.read_answers, waiting.id)) == 1
 
 
+async def submit(board, login, cookie, job, messages):
+    """Send the parts of an answer to the board. Return the status and the text."""
+    messages, sent = [*messages], []
+
+    async def receive():
+        return messages.pop(0)
+
+    async def send(message):
+        sent.append(message)
+
+    scope = {
+        "type": "http",
+        "method": "POST",
+        "path": f"/board/jobs/{job.id}/answer",
+        "query_string": b"",
+        "root_path": "",
+        "headers": [
+            (b"host", ORIGIN.removeprefix("http://").encode()),
+            (b"cookie", f"{login.cookie}={cookie}".encode()),
+        ],
+    }
+    await board_application(board)(scope, receive, send)
+    return sent[0]["status"], b"".join([each.get("body", b"") for each in sent]).decode()
+
+
+@pytest.fixture
+def fill(login, clock):
+    """Returns the form with a person's answer to a question that was shown for long enough."""
+
+    def make(cookie, job, verdict):
+        session = login.find_session(cookie)
+        shown = login.make_look_token(session, look_subject(job.id, "call_1", "d1"))
+        clock.now += LOOK_SECONDS
+        form = {"token": login.form_token(session), "call": "call_1", "digest": "d1", "look": shown, "verdict": verdict}
+        return urlencode(form).encode()
+
+    return make
+
+
+def test_of_two_people_who_answer_at_once_one_is_told(run, job_store, browser, fill, *, board, login):
+    browser.get("/board/jobs")
+    waiting = run(make_waiting, job_store)
+    people = [login.begin_session() for _ in range(2)]
+    forms = [fill(cookie, waiting, verdict) for cookie, verdict in zip(people, ("allow", "deny"), strict=True)]
+
+    async def answer():
+        both = zip(people, forms, strict=True)
+        sent = [
+            submit(board, login, cookie, waiting, [{"type": "http.request", "body": form}]) for cookie, form in both
+        ]
+        return await asyncio.gather(*sent)
+
+    (first, _), (second, why) = sorted(run(answer))
+    assert (first, second) == (303, 409)
+    assert "it was answered already" in why
+    assert len(run(job_store.read_answers, waiting.id)) == 1
+
+
+def test_an_answer_that_is_cut_off_does_nothing(run, job_store, browser, fill, *, board, login):
+    browser.get("/board/jobs")
+    waiting = run(make_waiting, job_store)
+    cookie = browser.cookies[login.cookie]
+    form = {"type": "http.request", "body": fill(cookie, waiting, "allow"), "more_body": True}
+    status, _ = run(submit, board, login, cookie, waiting, [form, {"type": "http.disconnect"}])
+    assert status == 400
+    assert read(run, job_store, waiting)[1][0].verdict == ""
+
+
 @pytest.mark.parametrize("seconds", [0, 0.25, 0.5, 0.9, 1.4])
 @pytest.mark.parametrize("verdict", ["allow", "edit", "deny", "answer"])
 def test_an_answer_within_a_moment_of_the_question_does_nothing(run, job_store, post, *, look, clock, seconds, verdict):
@@ -185,6 +257,19 @@ def test_an_answer_within_a_moment_of_the_question_does_nothing(run, job_store, 
     assert read(run, job_store, waiting)[1][0].verdict == ""
     clock.now += LOOK_SECONDS - seconds
     assert post(waiting, "answer", **form).status_code == 303
+
+
+def test_a_clock_that_is_set_back_an_hour_asks_to_log_in_again(run, job_store, browser, fill, clock, *, board, login):
+    browser.get("/board/jobs")
+    waiting = run(make_waiting, job_store)
+    cookie, form = browser.cookies[login.cookie], fill(browser.cookies[login.cookie], waiting, "allow")
+    clock.now -= 3600
+    status, _ = run(submit, board, login, cookie, waiting, [{"type": "http.request", "body": form}])
+    assert (status, read(run, job_store, waiting)[1][0].verdict) == (401, "")
+    cookie = login.begin_session()
+    form = fill(cookie, waiting, "allow")
+    status, _ = run(submit, board, login, cookie, waiting, [{"type": "http.request", "body": form}])
+    assert (status, read(run, job_store, waiting)[1][0].verdict) == (303, "allow")
 
 
 def test_looking_at_one_question_does_not_count_for_another(run, job_store, post, *, look, login, clock):

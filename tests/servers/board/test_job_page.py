@@ -4,6 +4,7 @@ import asyncio
 import html
 import json
 import re
+from datetime import UTC, datetime, timedelta
 from urllib.parse import quote
 
 import pytest
@@ -24,6 +25,7 @@ from callboard.core import (
     UserCanister,
 )
 from callboard.jobs.job import Approval
+from callboard.jobs.store import DurableStore
 from callboard.servers.board.job_page import WINDOW, choose_window
 
 HOSTILE = '<script>alert(1)</script><form action="/board/jobs/x/answer"><button name="verdict">Allow</button></form>'
@@ -184,6 +186,50 @@ def test_what_a_job_was_given_is_bounded(run, job_store, browser):
     claim = run(make_job, job_store, description="d" * 1_000_000, model="m" * 100_000)
     assert len(browser.get(f"/board/jobs/{claim.job.id}").text) < 250_000
     assert len(browser.get("/board/jobs").text) < 10_000
+
+
+def test_a_result_of_ten_megabytes_is_a_beginning_and_a_link(run, job_store, browser):
+    claim = run(make_ended, job_store, CALL, ResultCanister("r" * 10_000_000, invocation_id="call_1"))
+    path = f"/board/jobs/{claim.job.id}"
+    page = browser.get(path).text
+    assert len(page) < 50_000
+    assert f'<a href="{path}/entries/3">9,984,000 more characters</a>' in page
+    assert len(browser.get(f"{path}/entries/3").text) > 10_000_000
+
+
+def test_a_job_of_many_entries_is_shown_in_pages(run, job_store, browser):
+    async def make():
+        claim = await make_job(job_store)
+        for number in range(25):
+            said = [AssistantCanister(f"number {number} {each}") for each in range(300)]
+            await claim.append(said, rounds=number + 1)
+        return claim.job.id
+
+    path = f"/board/jobs/{run(make)}"
+    page = browser.get(path).text
+    assert page.count("<article") == WINDOW
+    assert len(page) < 500_000
+    assert "number 24 299" in page
+    assert "number 0 0" in browser.get(f"{path}?from=1").text
+
+
+def test_a_title_of_ten_thousand_characters_is_cut(run, job_store, browser):
+    job = run(make_job, job_store, description="title " * 1700).job
+    for path in ("/board/jobs", f"/board/jobs/{job.id}"):
+        assert re.search(r">(title ){5,20}title\.\.\.<", browser.get(path).text)
+
+
+def test_a_job_whose_worker_s_clock_is_ahead_is_not_older_than_now(run, job_store, browser):
+    async def make():
+        ahead = DurableStore(job_store.database, clock=lambda: datetime.now(UTC) + timedelta(hours=1))
+        claim = await make_job(ahead)
+        await claim.append([AssistantCanister("Done.")], rounds=1)
+        return claim.job.id
+
+    job = run(make)
+    for path in ("/board/jobs", f"/board/jobs/{job}"):
+        ages = re.findall(r"data-age>([^<]*)<", browser.get(path).text)
+        assert set(ages) == {"0 s"}
 
 
 @pytest.mark.parametrize("number", ["0", "9" * 30, "9" * 5000, "-1", "x"])

@@ -16,7 +16,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 import msgspec
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import StreamingResponse
 
 from callboard.errors import CallboardError
@@ -37,13 +37,13 @@ Form: TypeAlias = Mapping[str, str]
 async def read_form(request: Request) -> Form:
     """Return the fields of a form. Raises HTTPException if it is too large or not a form."""
     body = bytearray()
-    async for chunk in request.stream():
-        body += chunk
-        if len(body) > MAX_FORM:
-            raise HTTPException(413, f"a form has at most {MAX_FORM:,} bytes")
     try:
+        async for chunk in request.stream():
+            body += chunk
+            if len(body) > MAX_FORM:
+                raise HTTPException(413, f"a form has at most {MAX_FORM:,} bytes")
         return dict(parse_qsl(body.decode(), keep_blank_values=True, max_num_fields=MAX_FIELDS))
-    except ValueError:
+    except (ClientDisconnect, ValueError):
         raise HTTPException(400, "the request is not a form of the board") from None
 
 

@@ -23,6 +23,10 @@ _MARKS: Final = re.compile(r"[*_`#|~\\]|^\s*([-+>]|\d+[.)]|===)", re.MULTILINE)
 """What Markdown gives a meaning to."""
 
 
+_STYLE: Final = re.compile(r' style="text-align:(\w+)"')
+"""Alignment of a column. The policy of our pages forbids styles in attributes."""
+
+
 @cache
 def _parser() -> MarkdownIt:
     return MarkdownIt("commonmark", {"maxNesting": _NESTING, "html": False}).enable("table").disable(list(_OFF))
@@ -33,7 +37,7 @@ def render_markdown(text: str) -> Markup:
     """Return a text as HTML. A text without marks of Markdown, the usual case, costs nothing."""
     if not _MARKS.search(text):
         return Markup('<p class="text">%s</p>') % text
-    return Markup(_parser().render(text))  # noqa: S704  # the parser escapes all text, and makes no links
+    return Markup(_STYLE.sub(r' class="\1"', _parser().render(text)))  # noqa: S704  # the parser escapes all text, and makes no links
 
 
 def format_json_text(text: str) -> str:

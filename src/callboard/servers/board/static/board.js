@@ -205,7 +205,8 @@ function follow(log) {
 }
 for (const log of document.querySelectorAll("[data-live]")) follow(log);
 
-// Ages go on by themselves, in the words of the server.
+// Ages go on by themselves, in the words of the server and by its clock: that of a browser may be hours off.
+const ahead = Date.now() - Date.parse(document.body.dataset.now);
 function describe(seconds) {
   const minutes = Math.floor(seconds / 60);
   if (minutes < 1) return `${Math.max(0, Math.floor(seconds))} s`;
@@ -220,7 +221,7 @@ document.addEventListener("pointerover", ({ target }) => {
 });
 setInterval(() => {
   for (const each of document.querySelectorAll("time[data-age]")) {
-    const text = describe((Date.now() - Date.parse(each.dateTime)) / 1000);
+    const text = describe((Date.now() - ahead - Date.parse(each.dateTime)) / 1000);
     if (each.textContent !== text) each.textContent = text;
   }
 }, 1000);
