@@ -5,18 +5,42 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import lru_cache
 from operator import itemgetter
+from typing import NamedTuple
 
 from callboard.dialects.grammar import Grammar
 from callboard.dialects.grammars.json_objects import JsonObjects
+from callboard.dialects.grammars.other_json import end_of_other_json
 from callboard.dialects.markers import DialectFrame, Marker, MarkerKind, markers_after_call, markers_that_open
 from callboard.dialects.parse_state import ParseState
 from callboard.dialects.text_buffer import EndOfText, NotACall, Reading
-from callboard.text.marker_pattern import compile_marker
+from callboard.text.marker_pattern import MarkerPattern, compile_marker
 
 _BLANK = " \t\r\n"
 _FENCES = (compile_marker("```json"), compile_marker("```"))
 _FENCE = 3
 SEPARATORS = f"{_BLANK},;"
+
+
+def pass_other_text(state: ParseState, sign: Marker, at: int) -> bool:
+    """Read JSON, or the bracket, that the sign begins, if it certainly is no call. Most brackets in a text are not."""
+    if sign.is_opener or len(sign.text) > 1:
+        return False
+    buffer = state.buffer
+    if pass_json(state, sign.frames, at):
+        return True
+    if any(head.match(buffer.text, at) for head in _bodies(sign.frames).heads):
+        return False
+    buffer.at = at + 1
+    return True
+
+
+def pass_json(state: ParseState, frames: Sequence[DialectFrame], at: int) -> bool:
+    """Read an object, or a list of objects, that is not a call of these frames. Return False if that is not certain."""
+    if not _bodies(tuple(frames)).only_if_named:
+        return False
+    end = end_of_other_json(state.buffer.text, at, state.calls.is_declared)
+    state.buffer.at = end or state.buffer.at
+    return end is not None
 
 
 def open_frame(state: ParseState, sign: Marker) -> Reading[bool]:
@@ -84,11 +108,13 @@ def read_body(state: ParseState, frames: Sequence[DialectFrame]) -> Reading[Dial
         buffer.at += len(opener.text)
         frames = opener.frames
     state.in_inner_fence = fenced = yield from _pass_fence(state, frames)
-    bodies = [(framed, body, head) for framed, body in _bodies(tuple(frames)) for head in body.heads]
-    match = yield from buffer.match_first([head for _, _, head in bodies])
-    if match is None or (fenced and not isinstance(bodies[match[0]][1], JsonObjects)):
+    bodies = _bodies(tuple(frames))
+    match = yield from buffer.match_first(bodies.heads)
+    if match is None:
         raise NotACall
-    framed, body, _ = bodies[match[0]]
+    framed, body = bodies.owners[match[0]]
+    if fenced and not isinstance(body, JsonObjects):
+        raise NotACall
     state.candidate, frame = state.current_frame = framed
     count = state.calls.count
     try:
@@ -103,11 +129,22 @@ def read_body(state: ParseState, frames: Sequence[DialectFrame]) -> Reading[Dial
     return framed
 
 
+class _Bodies(NamedTuple):
+    """The heads of calls that may begin in a frame, first choices before alternatives, each with its frame and grammar."""
+
+    heads: list[MarkerPattern]
+    owners: list[tuple[DialectFrame, Grammar]]
+    only_if_named: bool
+    """True if JSON is a call only if it names a declared tool."""
+
+
 @lru_cache(maxsize=1024)
-def _bodies(frames: tuple[DialectFrame, ...]) -> list[tuple[DialectFrame, Grammar]]:
-    """Return the grammars of these frames, sorted so that first choices precede alternatives."""
+def _bodies(frames: tuple[DialectFrame, ...]) -> _Bodies:
     ranked = [(rank, framed, body) for framed in frames for rank, body in enumerate(framed[1].grammars)]
-    return [(framed, body) for _, framed, body in sorted(ranked, key=itemgetter(0))]
+    bodies = [(framed, body) for _, framed, body in sorted(ranked, key=itemgetter(0))]
+    pairs = [(head, each) for each in bodies for head in each[1].heads]
+    only_if_named = all(framed[1].declared_only and body.only_if_named for framed, body in bodies)
+    return _Bodies([head for head, _ in pairs], [each for _, each in pairs], only_if_named)
 
 
 def _pass_fence(state: ParseState, frames: Sequence[DialectFrame]) -> Reading[bool]:

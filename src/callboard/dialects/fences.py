@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable
 from functools import lru_cache
 
-from callboard.dialects.call_frames import SEPARATORS, open_frame, read_body
+from callboard.dialects.call_frames import SEPARATORS, open_frame, pass_json, read_body
 from callboard.dialects.markers import DialectFrame, MarkerKind
 from callboard.dialects.parse_state import ParseState, TextFence
 from callboard.dialects.text_buffer import MAX_RUN, EndOfText, NotACall, Reading, TextBuffer
@@ -17,8 +17,38 @@ from callboard.dialects.text_buffer import MAX_RUN, EndOfText, NotACall, Reading
 _INFO_END = re.compile(r"[\n`{\[]")
 _LINE_END = re.compile(r"\n")
 _FENCE = 3
+_FENCE_LINE = re.compile(
+    rf"((?P<char>[`~])(?P=char){{{_FENCE - 1},{MAX_RUN - 1}}}+(?!(?P=char)))([^`~{{\[\n]{{0,{MAX_RUN}}}+)(?=\n)"
+)
 CALL_LABELS = frozenset({"", "json", "tool", "tool_call", "tool_calls", "tool_use", "tools", "xml"})
 """Labels of fences that may contain calls. Any other label means that the fence contains code."""
+
+
+def pass_code_fence(state: ParseState, at: int) -> bool:
+    """Read the line of a fence around code, or around JSON that is no call. Return False if it has to be examined."""
+    buffer, markers = state.buffer, state.markers
+    line = _FENCE_LINE.match(buffer.text, at)
+    if line is None:
+        return False
+    run, label = line[1], line[3].strip().lower()
+    fence = state.text_fence
+    if fence is None:
+        own, after = markers.fences.get(label), line.end() + 1
+        if own is not None and markers.anywhere.find(buffer.text, after) is None and pass_json(state, [own], after):
+            state.text_fence = TextFence(run, label in CALL_LABELS)
+            return True
+        if own is not None or label in CALL_LABELS:
+            return False
+        state.text_fence = TextFence(run, holds_calls=False)
+    elif fence.is_framing:
+        return False
+    elif not label and run.startswith(fence.run):
+        state.text_fence = None
+    else:
+        buffer.at = line.end(1)
+        return True
+    buffer.at = line.end()
+    return True
 
 
 def read_fence(state: ParseState, char: str) -> Reading[bool]:
@@ -81,14 +111,13 @@ def _open_fence(state: ParseState, run: str) -> Reading[None]:
             finally:
                 fence.is_framing = state.calls.count > count
             return
-    match = state.markers.fences.get(language)
-    if match is not None:
-        dialect, own = match
+    own = state.markers.fences.get(language)
+    if own is not None:
         state.text_fence, state.fence = None, run
         try:
-            yield from read_body(state, [(dialect, own.frame)])
+            yield from read_body(state, [own])
             if state.fence:
-                yield from _read_after_call(state, (dialect, own.frame), run)
+                yield from _read_after_call(state, own, run)
         except NotACall:
             pass
         else:

@@ -54,6 +54,11 @@ class Grammar(msgspec.Struct, frozen=True, eq=False):
         """The patterns that a call may begin with."""
         raise NotImplementedError
 
+    @property
+    def only_if_named(self) -> bool:
+        """True if JSON without the name of a declared tool is not a call, if only declared tools may be called."""
+        return False
+
     def read(self, state: ParseState, head: Match, *, declared: bool) -> Reading[None]:
         """Read a call.
 

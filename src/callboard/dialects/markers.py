@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from enum import Enum, auto
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Literal, NamedTuple
 
-from callboard.dialects.dialect import CallFrame, Dialect, Fence
+from callboard.dialects.dialect import CallFrame, Dialect
 from callboard.dialects.text_buffer import MAX_RUN, EndOfText, Reading, TextBuffer
 
 
@@ -40,6 +40,10 @@ class Marker(NamedTuple):
         return self.text.startswith(("<|", "<｜", "["))
 
 
+_BEGINNING = 4
+"""Number of characters of a marker that a search looks at."""
+
+
 class Markers:
     """A set of markers that can be searched for at a position."""
 
@@ -56,10 +60,10 @@ class Markers:
             for first in self.first_chars
         }
 
-    def beginnings(self) -> Iterator[tuple[str, list[str]]]:
-        """Yield the first characters of markers, each with its possible next two characters."""
-        for first in self.first_chars:
-            yield first, sorted({re.escape(text[1:3]) for text in self._by_text if text[0] == first})
+    @cached_property
+    def beginnings(self) -> list[str]:
+        """Patterns for the beginnings of markers, one for each first character."""
+        return _trie({text[:_BEGINNING] for text in self._by_text})
 
     def is_prefix(self, text: str) -> bool:
         """Whether the text is the beginning of a marker."""
@@ -88,9 +92,6 @@ class Markers:
                     raise
                 break
         return marker
-
-
-_FEW = 8
 
 
 class DialectMarkers:
@@ -139,10 +140,10 @@ class DialectMarkers:
             [*call_markers, *reasoning_ends, *(marker for marker in ignored if marker.text in answers)]
         )
         self.calls = Markers(call_markers)
-        calls, begins = _char_class(self.calls.first_chars), "|".join(_begins(self.calls)) or "(?!)"
-        self.code_pattern = re.compile(f"[`\n{calls}](?:(?<=[`\n])|{begins})", re.DOTALL)
+        calls, begins = _char_class(self.calls.first_chars), "|".join(self.calls.beginnings) or "(?!)"
+        self.code_pattern = re.compile(f"`|\n|{begins}")
         """Matches text that may have a meaning in inline code."""
-        self.plain_code = re.compile(f"`(?:[^`\n{calls}]|[{calls or '`'}](?!{begins}))++`(?=[^`])", re.DOTALL)
+        self.plain_code = re.compile(f"`(?:[^`\n{calls}]|(?!{begins})[^`\n])++`(?=[^`])")
         """Matches inline code without calls."""
         self.drops = {marker.text: marker for marker in ignored}
         self.prefilled = tuple(dialect.all_prefilled())
@@ -151,14 +152,17 @@ class DialectMarkers:
         self.prefilled_first_chars = frozenset() if "" in firsts else firsts
         """Characters that these frames may begin with; empty if they may begin with any."""
         self.line_first_chars = frozenset(self.line.first_chars) | set("`~")
-        self.start_pattern = _starts(self.anywhere, self.line_first_chars, "`")
-        self.fence_pattern = _starts(self.calls, "`~")
+        self.start_pattern = _starts(self.anywhere, self.line)
+        """Matches text that may have a meaning outside of inline code."""
+        self.start_or_code_pattern = _starts(self.anywhere, self.line, "`")
+        self.fence_pattern = _starts(self.calls)
         """Matches text that may have a meaning in a fence of another language."""
-        self.reasoning_start_pattern = _starts(self.in_reasoning, self.line_first_chars)
-        self.fences: dict[str, tuple[Dialect, Fence]] = {}
+        self.reasoning_start_pattern = _starts(self.in_reasoning, self.line, fences="[`~]")
+        self.fences: dict[str, DialectFrame] = {}
+        """By label, the frames of calls in fences."""
         for owner, fence in dialect.all_fences():
             for language in fence.languages:
-                self.fences.setdefault(language, (owner, fence))
+                self.fences.setdefault(language, (owner, fence.frame))
 
 
 def _deciding(dialect: Dialect) -> Iterator[tuple[str, Dialect]]:
@@ -173,25 +177,28 @@ def _deciding(dialect: Dialect) -> Iterator[tuple[str, Dialect]]:
             yield text, dialects[0]
 
 
-def _starts(markers: Markers, line_firsts: Iterable[str], others: str = "") -> re.Pattern[str]:
-    """Return a pattern for characters that may begin something, or a newline before such a line.
+_FENCE = r"`{3}|~{3}|`{1,2}\Z|~{1,2}\Z"
 
-    A character class comes first because that makes the search fast. The text after it is checked next.
+
+def _starts(
+    anywhere: Markers, at_line_start: Markers | None = None, others: str = "", fences: str = _FENCE
+) -> re.Pattern[str]:
+    """Return a pattern for text that may begin something, or for a newline before such a line.
+
+    Each alternative begins with one character, so that the search skips to the next of these characters.
     """
-    line = rf"(?<=\n)(?=[ \t]{{0,{MAX_RUN}}}+(?:[{_char_class(line_firsts)}]|\Z))"
-    kinds = [line, *_begins(markers), *(f"(?<={other})" for other in others)]
-    return re.compile(f"[{_char_class(markers.first_chars + others)}\n](?:{'|'.join(kinds)})", re.DOTALL)
+    line = "|".join([*(at_line_start.beginnings if at_line_start else ()), fences, r"\Z"])
+    begins = [rf"\n(?=[ \t]{{0,{MAX_RUN}}}+(?:{line}))", *anywhere.beginnings, *map(re.escape, others)]
+    return re.compile("|".join(begins))
 
 
-def _begins(markers: Markers) -> list[str]:
-    """Return patterns for the text after the first character of a marker, or for the end of the text."""
-    begins = dict(markers.beginnings())
-    # Fewer alternatives are faster. Mixing up their next characters only costs a failed lookup.
-    few = [first for first, more in begins.items() if len(more) < _FEW]
-    groups = [(first, more) for first, more in begins.items() if first not in few]
-    if few:
-        groups.append(("".join(few), sorted({each for first in few for each in begins[first]})))
-    return [f"(?<=[{_char_class(firsts)}])(?={'|'.join(more)}|.?\\Z)" for firsts, more in groups]
+def _trie(words: set[str]) -> list[str]:
+    """Return patterns for these words, one for each first character. The end of the text may cut a word."""
+    tails = {first: {word[1:] for word in words if word[0] == first} for first in sorted({word[0] for word in words})}
+    return [
+        re.escape(first) + (f"(?:{'|'.join(_trie(rest))}|\\Z)" if "" not in rest else "")
+        for first, rest in tails.items()
+    ]
 
 
 def _char_class(chars: Iterable[str]) -> str:

@@ -13,8 +13,8 @@ import re
 from collections.abc import Sequence
 
 from callboard.core import ReasoningPiece, TextPiece
-from callboard.dialects.call_frames import open_frame
-from callboard.dialects.fences import read_code, read_fence
+from callboard.dialects.call_frames import open_frame, pass_other_text
+from callboard.dialects.fences import pass_code_fence, read_code, read_fence
 from callboard.dialects.markers import Marker, MarkerKind, Markers
 from callboard.dialects.parse_state import ParseState
 from callboard.dialects.text_buffer import MAX_RUN, EndOfText, NotACall, Reading, TooLong
@@ -55,16 +55,16 @@ def _begin_prompted(state: ParseState) -> Reading[None]:
 def read_text(state: ParseState) -> Reading[None]:
     """Read text to its end."""
     buffer = state.buffer
-    line = True
+    line, line_has_code = True, False
     while True:
         if line:
-            line = yield from _read_line(state)
+            line_has_code = False
+            line = not _pass_line_start(state) and (yield from _read_line(state))
             continue
         markers = state.markers
-        starts = markers.fence_pattern if state.is_in_code else markers.start_pattern
-        match = starts.search(buffer.text, buffer.at)
+        match = _find_start(state, line_has_code=line_has_code)
         if match is None:
-            yield from state.emit_until(starts)
+            yield from state.emit_until(markers.fence_pattern if state.is_in_code else markers.start_or_code_pattern)
             continue
         buffer.at = match.start()
         if match[0] == "\n":
@@ -72,6 +72,7 @@ def read_text(state: ParseState) -> Reading[None]:
             line = True
             continue
         if match[0] == "`":
+            line_has_code = True
             if code := markers.plain_code.match(buffer.text, buffer.at):
                 buffer.at = code.end()
             else:
@@ -85,6 +86,24 @@ def read_text(state: ParseState) -> Reading[None]:
             continue
         buffer.emit()
         line = yield from _read_marker(state, marker)
+
+
+def _find_start(state: ParseState, *, line_has_code: bool) -> re.Match[str] | None:
+    """Find the next text that may have a meaning.
+
+    Inline code ends with its line. So backticks matter only before a marker in the same line, and in the last line.
+    """
+    markers, text, at = state.markers, state.buffer.text, state.buffer.at
+    if state.is_in_code:
+        return markers.fence_pattern.search(text, at)
+    if line_has_code:
+        return markers.start_or_code_pattern.search(text, at, text.find("\n", at) + 1 or len(text))
+    match = markers.start_pattern.search(text, at)
+    if match is not None and match[0] == "\n":
+        return match
+    end = len(text) if match is None else match.start()
+    code = text.find("`", max(at, text.rfind("\n", at, end)), end)
+    return match if code < 0 else markers.start_or_code_pattern.match(text, code)
 
 
 def _read_marker(state: ParseState, marker: Marker) -> Reading[bool]:
@@ -112,6 +131,20 @@ def _read_marker(state: ParseState, marker: Marker) -> Reading[bool]:
     if marker.text in state.markers.drops:
         buffer.before = ""
     return False
+
+
+def _pass_line_start(state: ParseState) -> bool:
+    """Read the beginning of a line that is certainly text. Return False if the line has to be examined."""
+    buffer, markers = state.buffer, state.markers
+    indent = _INDENT.match(buffer.text, buffer.at)
+    at = buffer.at if indent is None else indent.end()
+    char = buffer.text[at : at + 1]
+    if char not in markers.line_first_chars:
+        return bool(char)
+    if char in "`~":
+        return pass_code_fence(state, at)
+    marker = None if state.is_in_code else markers.line.find(buffer.text, at)
+    return marker is None or (marker is not False and pass_other_text(state, marker, at))
 
 
 def _read_line(state: ParseState) -> Reading[bool]:

@@ -100,6 +100,10 @@ class JsonObjects(Grammar, frozen=True, eq=False, dict=True):
     def heads(self) -> Sequence[MarkerPattern]:
         return [compile_marker(f"{self.header}{{{{")] if self.header else _HEADS
 
+    @property
+    def only_if_named(self) -> bool:
+        return self.keys is CALL_KEYS and not self.header
+
     def read(self, state: ParseState, head: Match, *, declared: bool) -> Reading[None]:
         buffer = state.buffer
         if self.header:

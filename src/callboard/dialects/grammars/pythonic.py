@@ -37,6 +37,10 @@ class PythonicCalls(Grammar, frozen=True, eq=False, dict=True):
         before = ("[{_}",) if self.listed else _STATEMENT if self.statements else ("",)
         return [compile_marker(each + call, self._follow) for each in before for call in self.calls]
 
+    @property
+    def only_if_named(self) -> bool:
+        return True
+
     @cached_property
     def _next(self) -> Sequence[MarkerPattern]:
         return [compile_marker("]"), *(compile_marker(call, self._follow) for call in self.calls)]
