@@ -86,6 +86,8 @@ def test_the_pages_of_requests(gateway, visit, look, options):
     page.get_by_label("Dialect").first.select_option("pythonic")
     page.get_by_role("button", name="Read").click()
     expect(page.get_by_role("heading", name="As pythonic reads it")).to_be_visible()
+    expect(page.get_by_role("heading", name="pythonic finds no call")).to_be_visible()
+    expect(page.get_by_role("heading", name="Original finds 1 call: weather")).to_be_visible()
     look(page, "" if options else "board-request")
     assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
     assert not page.evaluate("document.querySelector('img, #main script')")
@@ -145,7 +147,8 @@ def test_ask_again_and_keep_as_a_test(gateway, visit, look):
     page.get_by_role("button", name="Ask again").click()
     expect(page.get_by_role("heading", name="Side by side")).to_be_visible()
     expect(page.get_by_role("button", name="Keep as a test")).to_be_visible()  # it has its reply
-    expect(page.locator("#sides")).to_contain_text("Mode validated, dialect hermes")
+    expect(page.locator("#sides")).to_contain_text("Mode validated, dialect hermes makes 1 call: weather.")
+    expect(page.locator("#sides")).to_contain_text("Nothing differs.")
     look(page, "board-asked-again")
     page.get_by_role("button", name="Keep as a test").click()
     expect(page.get_by_label("Tool").first).to_have_value("weather")

@@ -161,6 +161,10 @@ async def test_ask_again_in_another_mode(on_gateway):
     assert status == 303
     assert "Side by side" in page
     assert "mode validated, dialect hermes" in page
+    assert "They differ from the first entry on." in page
+    assert "Original makes no call." in page
+    assert "Mode validated, dialect hermes makes 1 call: weather." in page
+    assert 'href="?from' not in page  # entries of a reply have no page
     assert "invocation_ended" in page
     assert again in before
     assert "tools" in first

@@ -45,7 +45,7 @@ def test_two_jobs_are_compared_from_their_first_difference(run, job_store, brows
     assert "The first 2 entries are the same." in page
     assert numbers(page) == ["ae-3", "ae-4", "be-3", "be-4"]
     page = browser.get(f"/board/jobs/{failed.id}/compare?with={again.id}").text
-    assert "The first 4 entries are the same." in page
+    assert "The first 4 entries are the same. Nothing differs." in page
     assert numbers(page) == []
     different = run(begin, job_store, items=[UserCanister("Else")]).job
     assert "differ from the first" in browser.get(f"/board/jobs/{failed.id}/compare?with={different.id}").text

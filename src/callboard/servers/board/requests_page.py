@@ -25,9 +25,18 @@ from callboard.errors import CallerError
 from callboard.modes.mode import MODES
 from callboard.servers.board.browser import Form, PageUpdate, read_number, read_value, send_updates, wait
 from callboard.servers.board.charts import chart_requests
+from callboard.servers.board.comparison import compare_readings
 from callboard.servers.board.templating import now, render
 from callboard.servers.board.tests_page import keep_routes
-from callboard.servers.gateway.traffic_values import PROBLEMS, KeptReply, RepeatOrder, RequestView, RowFilter, RowPage
+from callboard.servers.gateway.traffic_values import (
+    PROBLEMS,
+    KeptReply,
+    RepeatOrder,
+    ReplyReading,
+    RequestView,
+    RowFilter,
+    RowPage,
+)
 
 if TYPE_CHECKING:
     from callboard.servers.board.app import Board
@@ -115,19 +124,26 @@ async def _render_sides(
     board: Board, values: Mapping[str, Any], view: RequestView, dialect: str = "", place: int = 0
 ) -> Markup:
     """Render everything known about a request."""
-    traffic = traffic_of(board)
+    traffic, earlier = traffic_of(board), await _find_earlier(board, view)
+    other = await traffic.read_as(view.row.identifier, place, dialect) if dialect and view.replies else None
     fields = {
         "view": view,
         "row": view.row,
         "dialect": dialect,
         "place": place,
-        "other_events": await traffic.read_as(view.row.identifier, place, dialect) if dialect else (),
-        "earlier": await _find_earlier(board, view),
+        "other": other,
+        "readings": other and compare_readings(view.replies[place].reading, other, ("c", "d")),
+        "earlier": earlier,
+        "again": earlier and compare_readings(_last_reading(earlier), _last_reading(view)),
         "session": traffic.find_session(view.row.session),
         "key": digest(view),
         "reply_keys": [digest((each, view.answer)) for each in view.replies],
     }
     return render("request_sides.html", {**values, **fields})
+
+
+def _last_reading(view: RequestView) -> ReplyReading:
+    return view.replies[-1].reading if view.replies else ReplyReading()
 
 
 async def _find_earlier(board: Board, view: RequestView) -> RequestView | None:

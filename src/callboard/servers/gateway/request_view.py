@@ -20,6 +20,7 @@ import msgspec
 from msgspec.structs import replace
 
 from callboard.core import (
+    AssistantCanister,
     Canister,
     Event,
     Fold,
@@ -36,9 +37,10 @@ from callboard.modes import Plan, get_mode
 from callboard.servers.gateway.redaction import Redactor, find_credentials, select_declarations
 from callboard.servers.gateway.request_log import CutBytes, LoggedRequest, RecordedReply
 from callboard.servers.gateway.sessions import RequestSession
-from callboard.servers.gateway.traffic_values import ReplyView, RequestRow, RequestView, SessionRow
+from callboard.servers.gateway.traffic_values import ReplyReading, ReplyView, RequestRow, RequestView, SessionRow
 from callboard.text.display import display, escape
 from callboard.text.sse import SSEDecoder
+from callboard.text.surrogates import encode_json
 from callboard.text.truncate import truncate
 from callboard.wires import DecodeContext
 
@@ -140,6 +142,8 @@ Mask: TypeAlias = Callable[[str], str]
 
 MAX_TEXT: Final = 128 * 1024
 """Maximum characters of a text on a page."""
+MAX_ENTRIES: Final = 200
+"""Maximum canisters of a reply on a page."""
 MAX_EVENTS: Final = 2000
 """Maximum events of a reply on a page."""
 _MAX_NOTE: Final = 500
@@ -194,17 +198,17 @@ def view_request(entry: LoggedRequest) -> RequestView:
     )
 
 
-def view_dialect(entry: LoggedRequest, place: int, dialect: str) -> tuple[str, ...]:
-    """Return the events, as lines of JSON, that another dialect would have read from one of the backend's answers.
+def view_dialect(entry: LoggedRequest, place: int, dialect: str) -> ReplyReading:
+    """Return what another dialect would have read from one of the backend's answers.
 
     Raises:
         CallerError: There is no such dialect.
     """
     if not 0 <= place < len(entry.replies):
-        return ()
+        return ReplyReading()
     reply = entry.replies[place]
     events = read_as_dialect(reply, dialect, is_whole=_is_whole(entry, reply))
-    return _format_events(events, _masker(entry))
+    return _format_reading(events, _masker(entry))
 
 
 def find_dialects(entry: LoggedRequest, place: int) -> tuple[str, ...]:
@@ -299,7 +303,7 @@ def _view_reply(reply: RecordedReply, entry: LoggedRequest, mask: Mask) -> Reply
         raw=_cut(mask(reply.body.join().decode(errors="replace"))),
         size=reply.body.size,
         is_cut=reply.body.is_cut,
-        events=_format_events(read_events(reply, is_whole=_is_whole(entry, reply)), mask),
+        reading=_format_reading(read_events(reply, is_whole=_is_whole(entry, reply)), mask),
     )
 
 
@@ -312,6 +316,14 @@ def _format_events(events: Sequence[Event], mask: Mask) -> tuple[str, ...]:
     lines = [_cut(mask(encode_line(event).decode())) for event in events[:MAX_EVENTS]]
     more = len(events) - MAX_EVENTS
     return tuple([*lines, f"... and {more} more"] if more > 0 else lines)
+
+
+def _format_reading(events: list[Event], mask: Mask) -> ReplyReading:
+    # Without the time of this reading, so that the same reply has the same view.
+    canisters = [replace(each, timestamp=None) for each in read_canisters(events)[:MAX_ENTRIES]]
+    lines = [mask(encode_json(each).decode()) for each in canisters]
+    hidden = encode_json(AssistantCanister(_UNMASKED)).decode()
+    return ReplyReading(_format_events(events, mask), tuple([hidden if line == _UNMASKED else line for line in lines]))
 
 
 def _masker(entry: LoggedRequest) -> Mask:

@@ -49,6 +49,7 @@ from callboard.servers.gateway.traffic_values import (
     BackendState,
     KeptReply,
     RepeatOrder,
+    ReplyReading,
     RequestRow,
     RequestView,
     RowFilter,
@@ -115,8 +116,8 @@ class Traffic:
         entry = self._entry(identifier)
         return await run_in_thread_if_large(entry.cost, partial(view_request, entry))
 
-    async def read_as(self, identifier: str, place: int, dialect: str) -> tuple[str, ...]:
-        """Return the events that another dialect would have read from answer number `place`. Raises CallerError."""
+    async def read_as(self, identifier: str, place: int, dialect: str) -> ReplyReading:
+        """Return what another dialect would have read from answer number `place`. Raises CallerError."""
         entry = self._entry(identifier)
         return await run_in_thread_if_large(entry.cost, partial(view_dialect, entry, place, dialect))
 

@@ -120,6 +120,13 @@ class SessionRow(msgspec.Struct, frozen=True, kw_only=True):
         return sum([failed for _, _, failed in self.tools])
 
 
+class ReplyReading(msgspec.Struct, frozen=True):
+    """What a dialect reads in a reply: its events, and its canisters as the entries of a job, each a line of JSON."""
+
+    events: tuple[str, ...] = ()
+    entries: tuple[str, ...] = ()
+
+
 class ReplyView(msgspec.Struct, frozen=True, kw_only=True):
     backend: str
     model: str
@@ -133,8 +140,7 @@ class ReplyView(msgspec.Struct, frozen=True, kw_only=True):
     raw: str
     size: int
     is_cut: bool
-    events: tuple[str, ...]
-    """One line of JSON for each event."""
+    reading: ReplyReading
 
 
 class RequestView(msgspec.Struct, frozen=True, kw_only=True):
