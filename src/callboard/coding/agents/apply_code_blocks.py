@@ -18,6 +18,7 @@ import msgspec
 from msgspec.structs import replace
 
 from callboard.coding.agents.code_blocks import CodeBlock, file_of_block, parse_code_blocks
+from callboard.coding.edits.go_imports import fix_go_imports
 from callboard.coding.edits.imports import add_imports
 from callboard.coding.edits.remove_tests import remove_failures
 from callboard.coding.edits.replace_definitions import (
@@ -194,8 +195,11 @@ class CodeBlockApplier:
             self.failures.append(f"{path} stays as it is: its tests are the measure")
             return None
         code = cut_broken_end(block.code, path) if block.is_cut else block.code
-        if path.endswith(".py") and self._read(path) is None:
-            code = add_imports(code, names)
+        if path.endswith(".py"):
+            others = {name: defined for name, defined in names.items() if name != path}
+            code = add_imports(code, others, texts.get(path, ""))
+        elif path.endswith(".go"):
+            code = fix_go_imports(code)
         return self._call(path, code)
 
     def _call(self, path: str, code: str) -> InvocationCanister:

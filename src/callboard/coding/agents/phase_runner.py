@@ -72,8 +72,10 @@ MAX_ATTEMPTS: Final = MAX_REFUSALS
 """Attempts of one model in a phase before a stronger model takes over: as many as end a phase without one."""
 MAX_REMOVALS: Final = 12
 """Runs of the tests in which failed tests are left out of one reply."""
-TEMPERATURE: Final = 0.7
-"""Temperature of a new attempt after a failed one."""
+TEMPERATURES: Final = (None, 0.4, 0.8, 1.0)
+"""Temperatures of the attempts, the last one of all that follow; None is the model's default."""
+MAX_REPEATED: Final = 4
+"""Replies that repeat tested code and do not count."""
 MAX_FINDINGS: Final = 10
 """Maximum findings of a review; small models never stop."""
 MAX_FILES: Final = 20
@@ -238,8 +240,8 @@ class PhaseRunner:
     async def _run_with_code_blocks(self, phase: Phase, past: Progress) -> None:
         """Run attempts of one reply each, and put the code blocks of each reply into the files.
 
-        Each attempt is a new conversation whose prompt says only why the last attempt failed. A small model repeats
-        code that it sees, and without the reason it repeats its answer.
+        Each attempt is a new conversation, because a small model repeats code that it sees. Every second prompt says
+        only why the last attempt failed. The other prompts do not say it: small models often fix the other answer.
         """
         workspace = self.workspace
         best = BestTests(workspace, self.task, self.memory, self.remember, self.emit)
@@ -290,8 +292,9 @@ class PhaseRunner:
                 prompt = best.wish if memory.model else make_prompt(wish=best.wish)
                 continue
             refused = applier.failures or self.missing
+            shown = refused if applier.failures or attempt % 2 == 0 else ()
             new = self._change_model(phase, attempt, refused)
-            prompt = new or self._refusal(refused) if memory.model else make_prompt(refused=refused)
+            prompt = new or self._refusal(refused) if memory.model else make_prompt(refused=shown)
 
     async def _prepare(self, phase: Phase) -> partial[str]:
         """Collect the parts of the phase's prompt."""
@@ -329,7 +332,9 @@ class PhaseRunner:
         return max(rounds, 0)
 
     def _rounds_of_phase(self, phase: Phase) -> int:
-        return phase.rounds - (self.rounds - max(self._rounds_before, self.memory.phase.rounds_before))
+        memory = self.memory.phase
+        free = min(memory.repeated, MAX_REPEATED)
+        return phase.rounds + free - (self.rounds - max(self._rounds_before, memory.rounds_before))
 
     @property
     def _may_escalate(self) -> bool:
@@ -468,6 +473,9 @@ class PhaseRunner:
         """
         tests = self.workspace.tests
         await applier.apply(self._facts.answer)
+        tests.mark_changed()
+        if applier.changed_files and tests.is_testable and not await tests.must_run():
+            self.memory.phase.repeated += 1
         if await self._is_pending_or_applied(phase, applier):
             return
         missing, dropped = self.missing, dict[str, None]()
@@ -524,6 +532,7 @@ class PhaseRunner:
         """Return the agent of a run; `earlier` is what the run took in earlier processes, which its limits count."""
         seconds = max((self.deadline - self.clock()).total_seconds(), 1.0) + earlier.seconds
         repository, budget = self.workspace.repository_instructions, self.request.max_cost
+        temperature = TEMPERATURES[min(attempt, len(TEMPERATURES) - 1)]
         return Agent(
             self._model,
             ensembles=self.workspace.ensembles(phase),
@@ -534,7 +543,7 @@ class PhaseRunner:
                 has_tools=bool(phase.tools),
             ),
             output=FINDINGS if phase.output == "findings" else str,
-            controls=Controls(temperature=TEMPERATURE, seed=attempt) if attempt else None,
+            controls=Controls(temperature=temperature, seed=attempt) if temperature is not None else None,
             limits=Limits(
                 rounds=rounds - 1 + earlier.rounds,
                 seconds=seconds,

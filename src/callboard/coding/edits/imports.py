@@ -12,6 +12,7 @@ import sys
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from io import StringIO
 from pathlib import PurePosixPath
+from typing import Final
 
 from callboard.coding.edits.text_edits import EditRefused
 from callboard.coding.outlines.languages import Statement
@@ -54,18 +55,36 @@ def drop_self_imports(code: str, path: str, statements: Sequence[Statement], exi
 
 
 _MODULES = sys.stdlib_module_names | {"pytest"}
+_STANDARD_NAMES: Final = {
+    name: module
+    for module, names in {
+        "collections": "Counter OrderedDict defaultdict deque namedtuple",
+        "dataclasses": "dataclass",
+        "datetime": "timedelta timezone",
+        "decimal": "Decimal InvalidOperation ROUND_DOWN ROUND_HALF_EVEN ROUND_HALF_UP ROUND_UP",
+        "functools": "cached_property lru_cache partial reduce wraps",
+        "pathlib": "Path PurePosixPath",
+        "typing": "Any Callable Iterable Iterator Optional Union",
+    }.items()
+    for name in names.split()
+}
+"""Names that mean one thing in most programs, with their modules."""
 
 
-def add_imports(code: str, defined: Mapping[str, Collection[str]]) -> str:
-    """Put imports above the code for the names that it uses and does not bind: modules, and names that one file defines.
+def add_imports(code: str, defined: Mapping[str, Collection[str]], text: str = "") -> str:
+    """Put imports above the code for the names that it uses and does not bind.
 
-    `defined` has the names of each file. Code that is not Python is returned as it is.
+    These are modules, well-known names of the standard library, and names that one file defines. `defined` has the
+    names of each file. `text` is the file that the code is for; names that it binds are known. Code that is not Python
+    is returned as it is.
     """
     try:
-        tree = ast.parse(code)
+        tree, whole = ast.parse(code), ast.parse(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return code
-    bound_names = _bound_names(tree)
+    if any(alias.name == "*" for node in ast.walk(whole) if isinstance(node, ast.ImportFrom) for alias in node.names):
+        return code
+    bound_names = _bound_names(tree) | _bound_names(whole)
     used_names = [node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)]
     needed = [each for each in dict.fromkeys(used_names) if each not in bound_names and not hasattr(builtins, each)]
     imports = [line for name in needed if (line := _import_line(name, defined))]
@@ -89,6 +108,8 @@ def _import_line(name: str, defined: Mapping[str, Collection[str]]) -> str:
     if name in _MODULES:
         return f"import {name}\n"
     modules = [module for path, names in defined.items() if name in names and (module := _module_name(path))]
+    if not modules and name in _STANDARD_NAMES:
+        modules = [_STANDARD_NAMES[name]]
     return f"from {modules[0]} import {name}\n" if len(modules) == 1 else ""
 
 
