@@ -16,13 +16,14 @@ import pytest
 from tests.calc_project import CODE, EDIT, reply_with
 from tests.coding.stored import user_jobs
 
-from callboard.cli.approvals import MAX_LINES, Approvals, show_diff
+from callboard.cli.approvals import Approvals
 from callboard.cli.chat import ChatConsole
 from callboard.cli.chat_commands import COMMANDS
+from callboard.cli.diffs import MAX_LINES, show_diff
 from callboard.cli.display import JobDisplay
 from callboard.cli.line_editor import discard_input, read_answer
 from callboard.coding.agents.job_request import JobRequest
-from callboard.coding.chat.dry_run import ChangedFile
+from callboard.coding.workspace.changed_files import ChangedFile
 from callboard.configuration import load_settings
 from callboard.configuration.ownership import find_user_name
 from callboard.core import Allow, Deny, InvocationCanister, ReplyStarted, TextPiece

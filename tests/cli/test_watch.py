@@ -2,23 +2,19 @@
 
 import asyncio
 import json
-import os
-import pty
-import re
 import signal
 import subprocess
 import sys
-from contextlib import suppress
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from msgspec.structs import replace
-from tests.cli.durable import ANOTHER, CALL, ask, begin, make, make_ended, make_waiting, read, store_of_user
+from tests.cli.durable import ANOTHER, ask, begin, make, make_ended, make_waiting, read, store_of_user
 
 from callboard.cli.watch import JobProgress, JsonViewer, Viewer, show_job
-from callboard.core import AssistantCanister, ResultCanister, RolledBack
+from callboard.core import AssistantCanister, ResultCanister
 from callboard.errors import CallerError
-from callboard.jobs.entries import JobEntry, encode_entry
+from callboard.jobs.activity import Draft, JobActivity
 
 DONE = ResultCanister("shipped", invocation_id="call_1")
 
@@ -60,11 +56,12 @@ async def rest(_store, _claim):
 def test_each_entry_is_shown_once_with_its_number(capsys):
     lines = watch(capsys, rest, end)
     assert lines[:-1] == [
+        "Task: Ship it",
         "== running",
-        "   2  On it.",
+        "   1  On it.",
         "      Really.",
-        '   3  -> deploy(to="prod")',
-        "   4  <- shipped",
+        '   2  -> deploy(to="prod")',
+        "   3  <- shipped",
         "== completed",
     ]
     assert lines[-1].startswith("   completed work · round 1 · 1 call · 1,200 tokens in, 34 out · ")
@@ -72,12 +69,12 @@ def test_each_entry_is_shown_once_with_its_number(capsys):
 
 def test_it_goes_on_when_another_worker_took_the_job_over(capsys):
     lines = watch(capsys, take_over, end)
-    assert [each for each in lines if not each.startswith(" ")] == [
+    assert [each for each in lines[1:] if not each.startswith(" ")] == [
         "== running",
         "== running (another worker took it over)",
         "== completed",
     ]
-    assert [each[:6].strip() for each in lines if each[:6].strip(" =").isdigit()] == ["2", "3", "4", "5"]
+    assert [each[:6].strip() for each in lines if each[:6].strip(" =").isdigit()] == ["1", "2", "3", "4"]
 
 
 def test_a_job_that_waits_says_how_it_is_answered(capsys):
@@ -96,10 +93,10 @@ def test_a_job_that_waits_says_how_it_is_answered(capsys):
         "     callboard jobs deny JOB call_1",
         '   deploy {"to": "test"}',
         "     callboard jobs answer JOB TEXT call_2",
-        "== cancelled: cancelled",
-        lines[-2],
+        "== cancelled",
+        lines[-3],
     ]
-    assert lines[-1] == "   callboard jobs resume JOB    callboard jobs retry JOB"
+    assert lines[-2:] == ["   Continue: callboard jobs resume JOB", "   Start again: callboard jobs retry JOB"]
 
 
 def test_programs_get_each_entry_and_each_state_as_a_line(capsys):
@@ -147,7 +144,7 @@ def test_ctrl_c_leaves_the_job_running(callboard):
     watching = subprocess.Popen(
         [*callboard.command, "jobs", "watch", job.id], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
-    assert watching.stdout.readline() == "== running\n"
+    assert [watching.stdout.readline() for _ in range(2)] == ["Task: Ship it\n", "== running\n"]
     watching.send_signal(signal.SIGINT)
     _, told = watching.communicate(timeout=60)
     assert told.startswith(f"the job continues; callboard jobs cancel {job.id} ends it\n")
@@ -155,21 +152,14 @@ def test_ctrl_c_leaves_the_job_running(callboard):
     assert read(lambda store: store.get(job.id)).state == "running"
 
 
-def test_a_terminal_has_a_line_below_that_says_how_far_the_job_is(callboard):
+def test_a_terminal_shows_a_job_that_has_ended(terminal):
     job = make(make_ended)
-    ours, theirs = pty.openpty()
-    with subprocess.Popen([*callboard.command, "jobs", "watch", job.id], stdout=theirs, stderr=theirs) as watching:
-        os.close(theirs)
-        text = b""
-        with suppress(OSError):  # so a terminal ends on Linux
-            while piece := os.read(ours, 65536):
-                text += piece
-        os.close(ours)
-    assert watching.returncode == 0
-    lines = [re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]|\r", "", each) for each in text.decode().split("\n")]
-    assert "   4  <- shipped" in lines
-    assert "== completed" in lines
-    assert any(each.startswith("completed work · round 2 · 1 call · 1,200 tokens in") for each in lines)
+    code, shown = terminal("jobs", "watch", job.id)
+    assert code == 0
+    assert "Task: Ship it\n" in shown
+    assert "   3  \x1b[32m<- shipped\x1b[0m\n" in shown
+    assert "\x1b[32m== completed\x1b[0m\n" in shown
+    assert "   completed work · round 2 · 1 call · 1,200 tokens in, 34 out" in shown
 
 
 def test_a_job_that_was_run_directly_is_not_watched(invoke):
@@ -178,25 +168,19 @@ def test_a_job_that_was_run_directly_is_not_watched(invoke):
     assert isinstance(done.exception, CallerError)
 
 
-def entry(item):
-    return JobEntry(1, 1, encode_entry(item))
-
-
-def test_the_line_names_the_tools_under_way():
-    progress = JobProgress(lambda: datetime(2026, 1, 1, 1, 2, 3, tzinfo=UTC))
+def test_the_line_says_what_runs_and_for_how_long():
+    now = datetime(2026, 1, 1, 1, 2, 3, tzinfo=UTC)
+    progress = JobProgress(lambda: now)
     assert progress.describe() == ""
     job = make(make_waiting)
     started = datetime(2026, 1, 1, tzinfo=UTC)
 
-    progress.job = replace(job, state="running", started_at=started, cost=0.25)
-    progress.add(entry(CALL))
-    assert progress.describe() == (
-        "running work · round 1 · deploy · 1 call · 1,200 tokens in, 34 out · $0.2500 · 1:02:03"
-    )
-    progress.add(entry(DONE))
-    assert " · deploy" not in progress.describe()
-    for number in range(5):
-        progress.add(entry(replace(CALL, identifier=f"{number}")))
-    assert "deploy, deploy, deploy and 2 more" in progress.describe()
-    progress.add(entry(RolledBack(0)))
-    assert " · deploy" not in progress.describe()
+    progress.job = replace(job, state="running", started_at=started, updated_at=now - timedelta(seconds=5), cost=0.25)
+    rest = " · round 1 · 1 call · 1,200 tokens in, 34 out · $0.2500 · 1:02:03"
+    assert progress.describe() == f"running work · waiting for the model, 5 s{rest}"
+    progress.activity = JobActivity((), Draft(now - timedelta(seconds=42), 900))
+    assert progress.describe() == f"running work · writing, 42 s{rest}"
+    progress.activity = JobActivity([("deploy", now - timedelta(seconds=8))] * 5, None)
+    assert "running work · deploy, deploy, deploy and 2 more, 8 s · " in progress.describe()
+    progress.job = replace(job, state="waiting")
+    assert progress.describe().startswith("waiting work · round 1")

@@ -10,20 +10,17 @@ import json
 import sys
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
-from typing import Final, Literal, Protocol, TypeAlias
+from typing import Final, Literal, TypeAlias
 
+from callboard.cli.diffs import HasTell, show_diff
 from callboard.cli.line_editor import NO, YES, discard_input, read_line
 from callboard.coding.chat.approver import FILE, CallQuestion, ChatAnswer, ChatApprover, SavedApprovals
-from callboard.coding.chat.dry_run import diff_of
+from callboard.coding.workspace.changed_files import diff_of
 from callboard.configuration.ownership import find_user_name
 from callboard.text.display import make_visible
 
 Ask: TypeAlias = Callable[[str], Awaitable[str | None]]
 """Ask a question, and return the answer; None without a terminal or at the end of the input."""
-
-MAX_LINES: Final = 120
-"""Maximum lines of a diff to show before the person asks for the rest."""
-MAX_WIDTH: Final = 400
 
 _ANSWERS: Final[Mapping[str, ChatAnswer | Literal["all"]]] = {
     **dict.fromkeys(YES, "once"),
@@ -33,12 +30,6 @@ _ANSWERS: Final[Mapping[str, ChatAnswer | Literal["all"]]] = {
     **dict.fromkeys(("a", "all"), "all"),
 }
 """Valid answers. After any other input the question is asked again."""
-
-_COLORS: Final = (("+++", "1"), ("---", "1"), ("@@", "36"), ("+", "32"), ("-", "31"))
-
-
-class HasTell(Protocol):
-    def tell(self, line: str, color: str = "") -> None: ...
 
 
 class Approvals(ChatApprover):
@@ -77,18 +68,3 @@ class Approvals(ChatApprover):
         discard_input()
         self._display.tell(question)
         return await read_line()
-
-
-def show_diff(display: HasTell, diff: str, *, whole: bool = False) -> bool:
-    """Show a diff, colored and escaped. Return True if some of it was cut."""
-    # Only LF ends a line.
-    lines = diff.removesuffix("\n").split("\n")
-    more = not whole and len(lines) > MAX_LINES
-    for line in lines[:MAX_LINES] if more else lines:
-        cut = line if whole or len(line) <= MAX_WIDTH else f"{line[:MAX_WIDTH]}... ({len(line)} characters)"
-        display.tell(
-            make_visible(cut, keep="\t"), next((color for begin, color in _COLORS if line.startswith(begin)), "")
-        )
-    if more:
-        display.tell(f"... {len(lines) - MAX_LINES} more lines", "33")
-    return more or (not whole and any(len(line) > MAX_WIDTH for line in lines))

@@ -176,6 +176,7 @@ def chat(
     start_telemetry(settings.telemetry)
     display = JobDisplay(sys.stdout, sys.stderr, verbose=verbose or settings.coding.debug.enabled, as_json=False)
     accessed = open_model(settings, display.tell, CODING_FACTS)
+    display.await_model(accessed.name, accessed)
     if settings.model.startswith("local:"):
         display.tell(f"{settings.model.partition(',')[0].strip()}: loads at the first prompt", "2")
 

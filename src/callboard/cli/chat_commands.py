@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from datetime import UTC, datetime
 from typing import Final, NamedTuple
 
-from callboard.cli.approvals import HasTell, show_diff
+from callboard.cli.diffs import HasTell, show_diff
 from callboard.cli.display import describe_count
 from callboard.coding.agents.job_request import parse_access
 from callboard.coding.chat.session import ChatSession

@@ -7,11 +7,15 @@ import json
 import sys
 import time
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AbstractContextManager, asynccontextmanager
 from typing import Any, Final, TextIO
 
-from callboard.cli.terminal import has_color
+from callboard.cli.diffs import show_edit
+from callboard.cli.markdown import MarkdownView
+from callboard.cli.status_line import REFRESH_SECONDS, RunActivity, StatusLine
+from callboard.cli.terminal import find_width, has_color, paint, wrap
 from callboard.coding.job import (
+    FileEdited,
     ModelChanged,
     Notice,
     PhaseEnded,
@@ -19,16 +23,15 @@ from callboard.coding.job import (
     PromptSent,
     Resumed,
     Step,
-    TreeSnapshot,
     encode_step,
 )
 from callboard.core import (
     ApprovalAnswered,
     Content,
-    Event,
     FileContent,
     InvocationEnded,
     InvocationIncomplete,
+    Model,
     Note,
     PictureContent,
     ReasoningPiece,
@@ -47,47 +50,70 @@ from callboard.errors import reply_page
 from callboard.jobs.job import DurableJob
 from callboard.text.display import collapse, strip_controls
 
-_WIDTH = 120
 _MESSAGE = 1000
 SILENCE: Final = 10.0
 """Seconds without output in a reply, after which a line says that the command waits. The wait then doubles."""
 _POLL_SECONDS: Final = 0.5
+_SHORT: Final = 40
+"""Maximum characters of an argument that is shown beside a diff."""
+_HANGING: Final = {"-> ": "   ", "<- ": "   ", ".. ": "   "}
+"""Indents of continuation lines by the beginning of a line. Other lines keep their own."""
 
 
 class Display:
-    """Shows events. `verbose` adds rounds, reasoning, progress, notes and usage; `color` is for a terminal."""
+    """Shows events. `verbose` adds rounds, reasoning, progress, notes and usage; `color` is for a terminal.
 
-    def __init__(self, out: TextIO, err: TextIO, *, verbose: bool, color: bool) -> None:
+    On a terminal, texts are rendered as Markdown, lines wrap at words, and a status line says what is waited for.
+    `width` overrides the width of the terminal.
+    """
+
+    def __init__(self, out: TextIO, err: TextIO, *, verbose: bool, color: bool, width: int = 0) -> None:
         self._out = out
         self._err = err
         self._verbose = verbose
         self._color = color
         self._terminal = out.isatty()
+        self._markdown = MarkdownView(width or find_width(out)) if has_color(out) else None
+        self._width = width
         self._in_line = False
         self._in_reasoning = False
         self._awaits_reply = False
         self._written_at = 0.0
+        self._status = StatusLine(err)
+        self.activity = RunActivity()
+        self._edits: set[str] = set()
+        """Calls that edit files. Their diffs are shown instead of their results."""
 
-    def show(self, event: Event) -> None:
+    def await_model(self, name: str, model: Model) -> None:
+        """Name the model that the status line waits for."""
+        self.activity = RunActivity(name, model)
+
+    def show(self, event: Step) -> None:
+        """Show an event, or an edit of a file."""
+        self.activity.feed(event)
+        self._show(event)
+
+    def _show(self, event: Step) -> None:
         if isinstance(event, RoundStarted | ReplyEnded | ReplyFailed):
             self._awaits_reply = isinstance(event, RoundStarted)
             self._written_at = time.monotonic()
         match event:
             case TextPiece(text=text) | RefusalPiece(text=text):
-                self._end_reasoning()
-                self._out.write(strip_controls(text) if self._terminal else text)
-                self._out.flush()
-                self._written_at = time.monotonic()
-                self._in_line = not text.endswith("\n") if text else self._in_line
-            case InvocationEnded(name=name, arguments=arguments, raw=raw):
-                self.tell(f"-> {collapse(name)}({_format_arguments(arguments, raw)})", "36")
+                self._write_text(text)
+            case InvocationEnded(identifier=identifier, name=name, arguments=arguments, raw=raw):
+                is_edit = self.is_edit(name, arguments)
+                self._edits |= {identifier} if is_edit else set()
+                self.tell(f"-> {collapse(name)}({_format_arguments(arguments, raw, is_short=is_edit)})", "36")
             case InvocationIncomplete(name=name, why=why):
                 self.tell(f"-> {collapse(name) or 'a call'} (incomplete: {why})", "33")
             case ToolProgress(progress=progress, total=total, message=message) if self._verbose:
                 far = f"{progress:g}" if total is None else f"{progress:g} of {total:g}"
                 self.tell(f".. {far} {collapse(message)}".rstrip(), "2")
+            case FileEdited():
+                show_edit(self, event)
             case ResultReady(canister=canister):
-                self.tell(f"<- {collapse(result_text(canister)) or '(nothing)'}", "31" if canister.error else "32")
+                if canister.error or canister.invocation_id not in self._edits:
+                    self.tell(f"<- {collapse(result_text(canister)) or '(nothing)'}", "31" if canister.error else "32")
             case ApprovalAnswered(invocation=invocation, verdict=verdict) if verdict != "defer":
                 self.tell(f"{collapse(invocation.name)}: {collapse(event.describe(), _MESSAGE)}", "2")
             case ReplyFailed(code=code, message=message, excerpt=excerpt, path=path, hint=hint):
@@ -104,12 +130,13 @@ class Display:
             case RoundStarted(number=number) if self._verbose:
                 self.tell(f"round {number}", "2")
             case ReasoningPiece(text=text) if self._verbose:
+                self._status.clear()
                 self._err.write(strip_controls(text))
                 self._err.flush()
                 self._written_at = time.monotonic()
                 self._in_reasoning = not text.endswith("\n") if text else self._in_reasoning
             case ReplyEnded():
-                self._end_line()
+                self.end_text()
             case RunEnded(usage=usage, cost=cost) if self._verbose:
                 dollars = "" if cost is None else f", ${cost:.4f}"
                 self.tell(f"{usage.input} tokens in, {usage.output} out{dollars}", "2")
@@ -119,20 +146,41 @@ class Display:
     def tell(self, line: str, color: str = "") -> None:
         """Print a line on standard error without control characters. End an open line of text first."""
         line = strip_controls(line)
-        self._end_line()
+        self.end_text()
         self._end_reasoning()
-        self._err.write(f"\x1b[{color}m{line}\x1b[0m\n" if self._color and color else f"{line}\n")
+        self._status.clear()
+        if self._status.is_on:
+            line = wrap(line, self._width or find_width(self._err), _HANGING.get(line[:3]))
+        self._err.write(f"{paint(line, color, self._color)}\n")
         self._err.flush()
         self._written_at = time.monotonic()
 
+    def is_edit(self, _name: str, _arguments: Mapping[str, Any] | None) -> bool:
+        """Return whether a call edits files, and a step with the diff follows its result."""
+        return False
+
+    def hold_status(self) -> AbstractContextManager[None]:
+        """Show no status line while a person types."""
+        return self._status.hold()
+
     @asynccontextmanager
     async def report_silence(self) -> AsyncIterator[None]:
-        """While this is open, report a model that is silent: after SILENCE seconds, then after twice as many."""
-        task = asyncio.create_task(self._watch_silence())
+        """While this is open, say what is waited for: on a terminal by the status line, elsewhere by lines.
+
+        The first line comes after SILENCE seconds, each further line after twice as many.
+        """
+        task = asyncio.create_task(self._draw_status() if self._status.is_on else self._watch_silence())
         try:
             yield
         finally:
             task.cancel()
+            self._status.clear()
+
+    async def _draw_status(self) -> None:
+        while True:
+            if not (self._terminal and (self._in_line or self._in_reasoning)):
+                self._status.draw(self.activity.describe())
+            await asyncio.sleep(REFRESH_SECONDS)
 
     async def _watch_silence(self) -> None:
         limit = SILENCE
@@ -146,7 +194,24 @@ class Display:
             elif seconds < SILENCE:
                 limit = SILENCE
 
-    def _end_line(self) -> None:
+    def _write_text(self, text: str) -> None:
+        self._end_reasoning()
+        self._status.clear()
+        if self._terminal:
+            text = strip_controls(text)
+        if self._markdown is not None:
+            text = self._markdown.feed(text)
+        self._out.write(text)
+        self._out.flush()
+        self._written_at = time.monotonic()
+        self._in_line = not text.endswith("\n") if text else self._in_line
+
+    def end_text(self) -> None:
+        """End an open line of text."""
+        if self._markdown is not None and (rest := self._markdown.finish()):
+            self._status.clear()
+            self._out.write(rest)
+            self._in_line = True
         if self._in_line:
             self._out.write("\n")
             self._out.flush()
@@ -174,21 +239,32 @@ def _describe_content(part: Content) -> str:
             return f"[{type(part).__name__}]"
 
 
-def _format_arguments(arguments: Mapping[str, Any] | None, raw: str) -> str:
+def _format_arguments(arguments: Mapping[str, Any] | None, raw: str, *, is_short: bool) -> str:
+    """Return the arguments on one line; of an edit only the short ones, because its diff has the others."""
     if arguments is None:
         return collapse(raw)
-    return collapse(", ".join(f"{key}={json.dumps(value, ensure_ascii=False)}" for key, value in arguments.items()))
+    values = {key: json.dumps(value, ensure_ascii=False) for key, value in arguments.items()}
+    return collapse(
+        ", ".join(f"{key}={value}" for key, value in values.items() if not is_short or len(value) <= _SHORT)
+    )
 
 
 class JobDisplay(Display):
     """Shows the steps of a job, as text or as lines of JSON."""
 
-    def __init__(self, out: TextIO, err: TextIO, *, verbose: bool, as_json: bool) -> None:
-        super().__init__(out, err, verbose=verbose, color=has_color(err))
+    def __init__(self, out: TextIO, err: TextIO, *, verbose: bool, as_json: bool, width: int = 0) -> None:
+        super().__init__(out, err, verbose=verbose, color=has_color(err), width=width)
         self.as_json = as_json
 
-    def step(self, step: Step) -> None:
+    def is_edit(self, name: str, arguments: Mapping[str, Any] | None) -> bool:
+        from callboard.coding.agents.apply_code_blocks import PUT_CODE  # noqa: PLC0415  # a quarter of a second
+        from callboard.coding.agents.phases import actions_of_groups  # noqa: PLC0415
+        from callboard.coding.tools import single_action  # noqa: PLC0415
 
+        return name == PUT_CODE or single_action(name, arguments or {}) in actions_of_groups(("edit",))
+
+    def step(self, step: Step) -> None:
+        """Show a step."""
         if self.as_json:
             line = encode_step(step)
             # JSON may contain control characters that a terminal obeys.
@@ -196,6 +272,7 @@ class JobDisplay(Display):
             self._out.buffer.write(line + b"\n")
             self._out.buffer.flush()
             return
+        self.activity.feed(step)
         match step:
             case PhaseStarted(name=name, model=model):
                 self.tell(f"== {name}{f': {model}' if model else ''}", "1")
@@ -211,10 +288,8 @@ class JobDisplay(Display):
             case PromptSent(text=text):
                 if self._verbose:
                     self.tell(text, "2")
-            case TreeSnapshot():
-                pass  # only forks use it
             case _:
-                self.show(step)
+                self._show(step)
 
     def job(self, job: DurableJob) -> None:
         self._out.write(json.dumps({**job.as_json(), "type": "job"}) + "\n")

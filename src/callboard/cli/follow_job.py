@@ -31,6 +31,7 @@ def follow_job(request: JobRequest, display: JobDisplay, *, resume: DurableJob |
     """
     current = resume.memory.get("memory", {}).get("phase", {}).get("model", "") if resume is not None else ""
     models = open_models(request, lambda settings: open_model(settings, display.tell, CODING_FACTS), current)
+    display.await_model(models.own.name, models.own)
     approvals = Approvals(request.directory, data_directory(), display)
     begun: list[DurableJob] = []
 

@@ -7,10 +7,12 @@ import sys
 from collections.abc import Mapping
 from typing import Final
 
+from callboard.cli.diffs import count_lines
 from callboard.cli.display import JobDisplay, describe_count, print_safely
 from callboard.cli.durable_store import read_output
 from callboard.cli.terminal import STATE_COLORS
 from callboard.coding.job import UNTESTED, JobOutput
+from callboard.coding.workspace.changed_files import count_changed_lines
 from callboard.jobs.job import DurableJob
 from callboard.profiles import format_cost
 from callboard.text.display import collapse
@@ -85,8 +87,4 @@ def _describe_change(job: DurableJob, output: JobOutput) -> list[str]:
 
 def count_changes(diff: str) -> str:
     """Return the numbers of added and removed lines of a unified diff, such as `, +2 -1`; "" without a diff."""
-    lines = diff.split("\n")
-    added, removed = (
-        sum(each.startswith(sign) and not each.startswith(sign * 3) for each in lines) for sign in ("+", "-")
-    )
-    return f", +{added} \N{MINUS SIGN}{removed}" if diff else ""
+    return f", {count_lines(*count_changed_lines(diff))}" if diff else ""

@@ -108,6 +108,7 @@ def run(options: RunCommandOptions) -> None:
         return
     conversation = choose_conversation(latest=options.latest, resume=options.resume, fork=options.fork)
     model = open_model(settings, display.tell)
+    display.await_model(settings.model, model)
     servers = select_servers(settings, options.mcp).values()
     server_options = mcp_servers.server_options(display, conversation.path.parent, model, verbose=verbose)
     toolbox = Toolbox.from_settings(settings, display.tell, servers, **server_options)

@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import cache
 from typing import Final, TextIO
 from unicodedata import combining, east_asian_width
@@ -34,9 +35,13 @@ def paint(text: str, color: str, is_on: bool = True) -> str:
     return f"\x1b[{color}m{text}\x1b[0m" if is_on and color and text else text
 
 
-def find_width() -> int:
-    """Return the columns of the terminal."""
-    return max(_MIN_WIDTH, shutil.get_terminal_size().columns)
+def find_width(stream: TextIO | None = None) -> int:
+    """Return the columns of a terminal, by default that of standard output. COLUMNS overrides them."""
+    columns = shutil.get_terminal_size().columns
+    if stream is not None and not os.environ.get("COLUMNS"):
+        with suppress(OSError, ValueError):  # not a terminal, or without a descriptor
+            columns = os.get_terminal_size(stream.fileno()).columns
+    return max(_MIN_WIDTH, columns)
 
 
 @cache

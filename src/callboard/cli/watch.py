@@ -10,14 +10,11 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from datetime import UTC, datetime
 from io import StringIO
-from types import TracebackType
-from typing import TYPE_CHECKING, Annotated, Any, Final, Self
+from typing import TYPE_CHECKING, Annotated, Final, Self
 
 import typer
 
@@ -25,17 +22,20 @@ from callboard.cli import interrupt
 from callboard.cli.display import JobDisplay, describe_count
 from callboard.cli.durable_store import find_job, open_store
 from callboard.cli.options import JobName
-from callboard.cli.outcome import find_exit_code
-from callboard.core import InvocationCanister, InvocationEnded, ResultCanister, ResultReady, RolledBack
+from callboard.cli.outcome import describe_result, find_exit_code
+from callboard.cli.status_line import StatusLine
+from callboard.cli.terminal import find_width, has_color, paint, wrap
 from callboard.core.ports import Clock
 from callboard.jobs.entries import JobEntry
 from callboard.jobs.job import QUEUE, DurableJob, JobSummary, agent_queue
 from callboard.jobs.steps import EntrySteps
 from callboard.profiles import format_cost
-from callboard.text.display import collapse, escape, make_visible
+from callboard.text.display import escape, make_visible
 from callboard.text.duration import format_clock
+from callboard.text.truncate import truncate
 
 if TYPE_CHECKING:
+    from callboard.jobs.activity import JobActivity
     from callboard.jobs.store import DurableStore
 
 POLL_SECONDS: Final = 0.3
@@ -46,8 +46,10 @@ MOST: Final = 500
 
 _MARGIN: Final = 6
 """Width of the numbers, in columns."""
-_MOST_TOOLS = 3
+_MOST_TOOLS: Final = 3
 """Maximum running tools to name."""
+_MAX_TASK: Final = 600
+"""Maximum characters of the task to show."""
 
 
 def watch(
@@ -116,15 +118,21 @@ async def show_job(
     pause: Callable[[], Awaitable[None]] = wait_for_poll,
 ) -> DurableJob:
     """Show a job until it has ended, and return it."""
+    from callboard.jobs.activity import read_activities  # noqa: PLC0415  # a quarter of a second
+
+    async def pause_and_look() -> None:
+        await pause()
+        viewer.show_activity((await read_activities(store.database, [identifier])).get(identifier))
+
     state = ("", "", "", 0)
-    async for job, entries in follow(store, identifier, pause):
+    async for job, entries in follow(store, identifier, pause_and_look):
         now = (job.state, job.reason, job.executor, job.segment)
         lines = await describe_waiting(store, job)
         # Entries come before the line that the job ended or waits, and after the line that it runs.
         is_over = job.has_ended or job.state == "waiting"
+        viewer.show_progress(job)
         for entry in entries if is_over else ():
             viewer.show_entry(entry)
-        viewer.show_progress(job)
         if now != state:
             viewer.show_state(job, lines, is_new_runner=state[0] == now[0] == "running" and state[2] != now[2])
         for entry in entries if not is_over else ():
@@ -178,63 +186,67 @@ class Viewer:
     """Shows a job to a person; on a terminal with a progress line below."""
 
     def __init__(self, *, verbose: bool) -> None:
-
         self._terminal = sys.stdout.isatty()
+        width = find_width(sys.stdout) - _MARGIN if self._terminal else sys.maxsize
         self._buffer = _Buffer(is_terminal=self._terminal)
-        self._display = JobDisplay(self._buffer, self._buffer, verbose=verbose, as_json=False)
+        self._display = JobDisplay(self._buffer, self._buffer, verbose=verbose, as_json=False, width=width)
+        self._width = width
         self._steps = EntrySteps()
+        self._count = 0
+        """Number of shown entries."""
         self._progress = JobProgress(lambda: datetime.now(UTC))
-        self._console: Any = None
-        self._live: AbstractContextManager[Any] = nullcontext()
+        self._status = StatusLine(sys.stdout)
 
     def __enter__(self) -> Self:
-        if self._terminal:
-            from rich.console import Console  # noqa: PLC0415  # rich costs 50 ms
-            from rich.live import Live  # noqa: PLC0415
-
-            self._console = Console(no_color=bool(os.environ.get("NO_COLOR")), highlight=False)
-            self._live = Live(self._progress, console=self._console, refresh_per_second=4, transient=True)
-        self._live.__enter__()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self._live.__exit__(kind, error, at)
+    def __exit__(self, *_: object) -> None:
+        self._status.clear()
 
     def show_entry(self, entry: JobEntry) -> None:
-        """Print an entry's text after its number."""
-        self._progress.add(entry)
+        """Print an entry's text. Entries with a text are numbered."""
         for step in self._steps.feed(entry):
             self._display.step(step)
-        number = f"{entry.number:>{_MARGIN - 2}}  "
+        self._display.end_text()
         text = self._buffer.take().strip("\n")
-        for line in text.split("\n") if text else ():
+        if not text:
+            return
+        self._count += 1
+        number = f"{self._count:>{_MARGIN - 2}}  "
+        for line in text.split("\n"):
             self._print(f"{number}{line}")
             number = " " * _MARGIN
 
     def show_progress(self, job: DurableJob) -> None:
-        """Update the progress line."""
+        """Update the progress line. Print the task of the job when it is first shown."""
+        if self._progress.job is None and job.description:
+            task = make_visible(truncate(job.description.strip(), _MAX_TASK), keep="\n")
+            self._print(wrap(f"Task: {task}", self._width, "      "))
         self._progress.job = job
+
+    def show_activity(self, activity: JobActivity | None) -> None:
+        """Draw the progress line with what the job does now."""
+        self._progress.activity = activity
+        self._status.draw(self._progress.describe())
 
     def show_state(self, job: DurableJob, lines: Sequence[str], *, is_new_runner: bool) -> None:
         """Print the job's state, the reason for it, and the commands for it."""
-        why = collapse(job.error or job.reason, 1000)
+        sentence, color = describe_result(job)
         waits = f" for {job.waits_for.replace('_', ' ')}" if job.state == "waiting" and job.waits_for else ""
         taken = " (another worker took it over)" if is_new_runner else ""
-        self._print(f"== {job.state}{waits}{f': {why}' if why else ''}{taken}")
+        sentence = f"{job.state}{waits}{sentence[len(job.state) :]}{taken}"
+        self._print(paint(wrap(f"== {sentence}", self._width, "   "), color, has_color(sys.stdout)))
         for line in lines:
             self._print(f"   {line}")
         if job.has_ended:
             self._print(f"   {self._progress.describe()}")
             if job.state != "completed":
-                self._print(f"   callboard jobs resume {job.id}    callboard jobs retry {job.id}")
+                self._print(f"   Continue: callboard jobs resume {job.id}")
+                self._print(f"   Start again: callboard jobs retry {job.id}")
 
     def _print(self, line: str) -> None:
-        if self._console is None:
-            typer.echo(line)
-            return
-        from rich.text import Text  # noqa: PLC0415  # as above
-
-        self._console.print(Text.from_ansi(line), soft_wrap=True)
+        self._status.clear()
+        typer.echo(line, color=self._terminal)
 
 
 class JsonViewer:
@@ -253,6 +265,9 @@ class JsonViewer:
 
     def show_progress(self, job: DurableJob) -> None:
         """Do nothing: programs count on their own."""
+
+    def show_activity(self, activity: JobActivity | None) -> None:
+        """Do nothing."""
 
     def show_state(self, job: DurableJob, _: Sequence[str], *, is_new_runner: bool) -> None:
         """Print the job."""
@@ -278,31 +293,12 @@ class _Buffer(StringIO):
 
 
 class JobProgress:
-    """The progress line. rich renders it at each refresh, so the time advances.
-
-    Running tools are the calls without a result among the entries.
-    """
+    """The progress line: what a job does now, for how long, and what it has used."""
 
     def __init__(self, clock: Clock) -> None:
         self.job: JobSummary | None = None
+        self.activity: JobActivity | None = None
         self._clock = clock
-        self._calls: dict[str, str] = {}
-
-    def add(self, entry: JobEntry) -> None:
-        """Record the calls that an entry starts or ends."""
-        match entry.item:
-            case (
-                InvocationCanister(identifier=identifier, name=name) | InvocationEnded(identifier=identifier, name=name)
-            ):
-                self._calls[identifier] = name
-            case ResultCanister(invocation_id=identifier):
-                self._calls.pop(identifier, None)
-            case ResultReady(canister=canister):
-                self._calls.pop(canister.invocation_id, None)
-            case RolledBack():
-                self._calls.clear()
-            case _:
-                pass
 
     def describe(self) -> str:
         """Return the line's text."""
@@ -310,28 +306,30 @@ class JobProgress:
         if job is None:
             return ""
         usage = job.usage
-        tokens = f"{usage.get('input', 0):,} tokens in, {usage.get('output', 0):,} out"
+        tokens = f"{usage.get('input', 0):,} tokens in, {usage.get('output', 0):,} out" if usage else ""
         parts = [
             f"{job.state} {escape(job.phase)}".strip(),
+            self._describe_activity(job) if job.state == "running" else "",
             f"round {job.rounds}",
-            "" if job.has_ended else self._describe_tools(),
             describe_count(job.calls, "call"),
             tokens,
             format_cost(job.cost),
-            self._describe_time(job),
+            format_clock(self._count_seconds(job.started_at or job.created_at, job.completed_at)),
         ]
         return " · ".join([part for part in parts if part])
 
-    def _describe_tools(self) -> str:
-        names = [*self._calls.values()]
-        more = f" and {len(names) - _MOST_TOOLS} more" if len(names) > _MOST_TOOLS else ""
-        return escape(", ".join(names[:_MOST_TOOLS])) + more
+    def _describe_activity(self, job: JobSummary) -> str:
+        """Return what runs and for how long: the tools, the reply, or the wait for it."""
+        calls, draft = self.activity or ((), None)
+        if calls:
+            names = [name for name, _ in calls]
+            more = f" and {len(names) - _MOST_TOOLS} more" if len(names) > _MOST_TOOLS else ""
+            doing, since = escape(", ".join(names[:_MOST_TOOLS])) + more, calls[0][1]
+        elif draft is not None:
+            doing, since = "writing", draft.begun_at
+        else:
+            doing, since = "waiting for the model", job.updated_at
+        return f"{doing}, {format_clock(self._count_seconds(since))}"
 
-    def _describe_time(self, job: JobSummary) -> str:
-        end: datetime = job.completed_at or self._clock()
-        return format_clock((end - (job.started_at or job.created_at)).total_seconds())
-
-    def __rich__(self) -> Any:
-        from rich.text import Text  # noqa: PLC0415  # rich costs 50 ms
-
-        return Text(self.describe(), style="dim", no_wrap=True, overflow="ellipsis")
+    def _count_seconds(self, begin: datetime, end: datetime | None = None) -> float:
+        return ((end or self._clock()) - begin).total_seconds()

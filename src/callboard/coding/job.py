@@ -152,11 +152,22 @@ class TreeSnapshot(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="t
     memory: dict[str, Any] = {}
 
 
+class FileEdited(msgspec.Struct, frozen=True, tag_field="type", tag="file_edited"):
+    """A call changed a file. `diff` is its unified diff; /dev/null is the name of a file that does not exist."""
+
+    path: str
+    added: int
+    removed: int
+    diff: str
+
+
 class Resumed(msgspec.Struct, frozen=True, tag_field="type", tag="resumed"):
     """Another process continues the job. Discard an unfinished reply. Keep everything else."""
 
 
-Step: TypeAlias = Event | PhaseStarted | PhaseEnded | ModelChanged | Notice | PromptSent | TreeSnapshot | Resumed
+Step: TypeAlias = (
+    Event | PhaseStarted | PhaseEnded | ModelChanged | Notice | PromptSent | FileEdited | TreeSnapshot | Resumed
+)
 """An event in a job."""
 
 

@@ -17,11 +17,11 @@ from callboard.agent.resume import find_waiting_calls
 from callboard.coding.agents.job_request import JobRequest
 from callboard.coding.cancellation import finish_despite_cancellation
 from callboard.coding.chat.approver import ChatApprover
-from callboard.coding.chat.dry_run import ChangedFile
 from callboard.coding.chat.session import ChatSession, open_session
 from callboard.coding.git.snapshots import Checkpoints, restored_note
 from callboard.coding.job import Step
 from callboard.coding.job_folders import JobFolders
+from callboard.coding.workspace.changed_files import ChangedFile
 from callboard.configuration import DescribedServer
 from callboard.core import Canister, Model, UserCanister, error_result
 from callboard.errors import CallboardError, CallerError

@@ -7,9 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from callboard.coding.chat import dry_run
-from callboard.coding.chat.dry_run import diff_of, dry_run_edit, unified_diff
+from callboard.coding.chat.dry_run import dry_run_edit
 from callboard.coding.tools import make_ensemble
+from callboard.coding.workspace import changed_files
+from callboard.coding.workspace.changed_files import diff_of, unified_diff
 from callboard.coding.workspace.workspace import Workspace
 from callboard.core import InvocationCanister
 from callboard.execution import run_invoker
@@ -183,11 +184,11 @@ def test_a_diff_makes_one_text_of_the_other(before, after):
 
 @given(before=LINES, after=LINES)
 def test_so_does_one_of_what_is_too_long_to_be_compared(before, after):
-    most, dry_run.MAX_MATCHED = dry_run.MAX_MATCHED, 0
+    most, changed_files.MAX_MATCHED = changed_files.MAX_MATCHED, 0
     try:
         assert applied(before, [*unified_diff(before, after)]) == after
     finally:
-        dry_run.MAX_MATCHED = most
+        changed_files.MAX_MATCHED = most
 
 
 def test_one_change_in_many_lines_is_one_hunk():

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from callboard.coding.chat.dry_run import ChangedFile, ObservedDirectory
+from callboard.coding.workspace.changed_files import ChangedFile, ObservedDirectory
 
 
 @pytest.fixture

@@ -12,8 +12,8 @@ from tests.calc_project import CODE, EDIT, READ
 from tests.coding.stored import StoredJobs
 
 from callboard.coding.agents.job_request import JobRequest
-from callboard.coding.chat.dry_run import diff_of
 from callboard.coding.job import Checkpoint, JobOutput, Notice
+from callboard.coding.workspace.changed_files import diff_of
 from callboard.configuration import load_settings
 from callboard.configuration.coding import CodingSettings
 from callboard.core import AssistantCanister, InvocationCanister, ResultCanister, Usage, UserCanister

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from tests.tables import table
 
-from callboard.coding.chat.dry_run import ChangedFile
+from callboard.coding.workspace.changed_files import ChangedFile
 from callboard.core import ResultCanister, error_result
 from callboard.servers.acp.content import (
     MAX_FILE,

@@ -4,8 +4,8 @@ from pathlib import Path
 
 from tests.tables import table
 
-from callboard.coding.chat.dry_run import ChangedFile
 from callboard.coding.job import Notice, PromptSent
+from callboard.coding.workspace.changed_files import ChangedFile
 from callboard.core import (
     InvocationEnded,
     InvocationIncomplete,

@@ -29,7 +29,7 @@ from callboard.coding.git import github
 from callboard.coding.git.open_tree import is_closed, reopen_tree
 from callboard.coding.git.tree import Tree
 from callboard.coding.job import Job, JobState, Notice, PhaseStarted, Resumed, Step
-from callboard.core import InvocationCanister
+from callboard.core import InvocationCanister, InvocationEnded, ResultReady
 from callboard.errors import CallboardError, CallerError
 from callboard.modes import get_plan
 
@@ -173,6 +173,11 @@ class JobRunner:
     def _phase_runner(self, workspace: JobWorkspace, policy: JobPolicy, past: Progress) -> PhaseRunner:
         def emit(step: Step) -> None:
             self._emit(step)
+            if isinstance(step, ResultReady):
+                for edit in workspace.edits.take():
+                    self._emit(edit)
+            elif isinstance(step, InvocationEnded):
+                workspace.edits.take()  # before an attempt, the previous one was undone
             self._notify(workspace.notices)
 
         def remember() -> None:

@@ -40,11 +40,12 @@ from callboard.coding.test_runners import Selection, TestReport, run_tests
 from callboard.coding.tools import action_names, make_ensemble, single_action
 from callboard.coding.tools.commands import bash
 from callboard.coding.tools.file import read_file
+from callboard.coding.workspace.changed_files import EditLog, ObservedDirectory
 from callboard.coding.workspace.directory_walk import describe_omitted
 from callboard.coding.workspace.file_editor import open_text
 from callboard.coding.workspace.repository_instructions import NestedInstructions, read_instructions
 from callboard.coding.workspace.run_command import make_confinement
-from callboard.coding.workspace.workspace import Workspace
+from callboard.coding.workspace.workspace import READ_ONLY, Workspace
 from callboard.configuration.skills import describe_off, find_skills, make_skills_ensemble
 from callboard.core import Answer, InvocationCanister
 from callboard.errors import CallerError
@@ -151,6 +152,8 @@ class JobWorkspace:
         self._folder = folder
         self._memory = memory
         self._base = memory.base or request.base
+        self.edits = EditLog()
+        """Collects what calls change in the tree."""
         self._permits = policy.permits(Invoker.of(read_file), {})
         self._permits_commands = policy.permits(Invoker.of(bash), {})
 
@@ -173,6 +176,7 @@ class JobWorkspace:
                 readable=(*confinement.readable, *tree.readable, *[each.folder for each in self.skills]),
             ),
         )
+        self.workspace.files = ObservedDirectory(str(tree.root), READ_ONLY, self.edits.add)
         self.workspace.tree = tree
         self.workspace.permits = self._permits_commands
         await self.workspace.connect()

@@ -19,8 +19,9 @@ from callboard.coding.agents.job_request import JobRequest
 from callboard.coding.agents.job_workspace import DEFAULT, JobPolicy
 from callboard.coding.agents.phases import READ_GROUPS, actions_of_groups
 from callboard.coding.chat.approver import ChatApprover, pattern_of
-from callboard.coding.chat.dry_run import ChangedFile, dry_run_edit
+from callboard.coding.chat.dry_run import dry_run_edit
 from callboard.coding.tools import single_action, tool_names
+from callboard.coding.workspace.changed_files import ChangedFile
 from callboard.coding.workspace.workspace import Workspace
 from callboard.configuration import DescribedServer, prepare_ensembles
 from callboard.configuration.coding import Access

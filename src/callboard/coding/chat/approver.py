@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
-from callboard.coding.chat.dry_run import ChangedFile
+from callboard.coding.workspace.changed_files import ChangedFile
 from callboard.core import Allow, Answer, Deny, InvocationCanister
 from callboard.errors import CallerError
 from callboard.execution.approval import EarlierAnswers

@@ -23,11 +23,11 @@ from callboard.coding.agents.prompts import instructions
 from callboard.coding.cancellation import finish_despite_cancellation
 from callboard.coding.chat.approval_policy import FREE, ApprovalPolicy, connect_servers, without_names_of_ours
 from callboard.coding.chat.approver import ChatApprover
-from callboard.coding.chat.dry_run import ChangedFile, ObservedDirectory
 from callboard.coding.git.snapshots import Checkpoints, restored_note
 from callboard.coding.job import MAX_DIFF, Job, JobOutput, Notice, PromptSent, Step
 from callboard.coding.tools import make_ensemble, purpose_of
 from callboard.coding.tools.file import read_file
+from callboard.coding.workspace.changed_files import ChangedFile, EditLog, ObservedDirectory
 from callboard.coding.workspace.repository_instructions import NestedInstructions, read_instructions
 from callboard.coding.workspace.run_command import make_confinement
 from callboard.coding.workspace.workspace import READ_ONLY, ReadTracker, Workspace
@@ -41,6 +41,7 @@ from callboard.core import (
     Model,
     PictureContent,
     ResultCanister,
+    ResultReady,
     RolledBack,
     Usage,
     UserCanister,
@@ -80,6 +81,8 @@ class ChatSession:
     results: KeptResults
     """Holds what was truncated for the model."""
     skills: Sequence[Skill] = ()
+    edits: EditLog
+    """Collects what calls change in the workspace."""
     ensembles: Sequence[Ensemble] = ()
     """Tools of others, which the model gets unless it may only look. The creator connects them."""
 
@@ -140,6 +143,9 @@ class ChatSession:
             async with run:
                 async for event in run:
                     self._emit(event)
+                    if isinstance(event, ResultReady):
+                        for edit in self.edits.take():
+                            self._emit(edit)
         finally:
             await finish_despite_cancellation(self._end_turn(run, journal))
             if self.workspace.notice != notice:
@@ -341,8 +347,14 @@ async def open_session(
         prefer="none" if request.without_sandbox else "",
         confinement=replace(confinement, readable=(*confinement.readable, *[each.folder for each in skills])),
     )
-    if on_change is not None:
-        workspace.files = ObservedDirectory(str(request.directory), READ_ONLY, on_change)
+    edits = EditLog()
+
+    def note_change(change: ChangedFile) -> None:
+        edits.add(change)
+        if on_change is not None:
+            on_change(change)
+
+    workspace.files = ObservedDirectory(str(request.directory), READ_ONLY, note_change)
     results = KeptResults(folder / "results")
     ensembles: list[Ensemble] = []
     off = describe_off(every)
@@ -355,6 +367,7 @@ async def open_session(
         approver=approver,
         history=history,
         results=results,
+        edits=edits,
         skills=skills,
         ensembles=ensembles,
     )

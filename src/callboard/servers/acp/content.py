@@ -34,7 +34,7 @@ from acp.schema import (
 )
 
 from callboard.coding.agents.phases import actions_of_groups
-from callboard.coding.chat.dry_run import ChangedFile, diff_of
+from callboard.coding.workspace.changed_files import ChangedFile, diff_of
 from callboard.coding.workspace.file_editor import NotText, decode
 from callboard.core import PictureContent, ResultCanister
 from callboard.errors import CallerError

@@ -40,8 +40,8 @@ from acp.schema import (
 )
 
 from callboard.coding.chat.approver import CallQuestion, ChatAnswer, ChatApprover, SavedApprovals
-from callboard.coding.chat.dry_run import ChangedFile
 from callboard.coding.job import Notice, PromptSent, Step
+from callboard.coding.workspace.changed_files import ChangedFile
 from callboard.core import (
     InvocationEnded,
     InvocationIncomplete,

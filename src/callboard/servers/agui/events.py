@@ -16,7 +16,7 @@ from typing import Any, Final, TypeAlias
 
 from msgspec import to_builtins
 
-from callboard.coding.job import ModelChanged, Notice, PhaseEnded, Resumed, TreeSnapshot
+from callboard.coding.job import FileEdited, ModelChanged, Notice, PhaseEnded, Resumed, TreeSnapshot
 from callboard.core import (
     ApprovalAnswered,
     ApprovalAsked,
@@ -150,6 +150,7 @@ _ROWS: Final[Mapping[type, tuple[str, Callable[[Any, AguiThread, str], _Value]]]
     RunEnded: ("run_ended", _encode_fields("state", "usage", "cost")),
     PhaseEnded: ("phase_ended", _encode_fields("name", "missing")),
     ModelChanged: ("model_changed", _encode_fields("model", "why")),
+    FileEdited: ("file_edited", _encode_fields("path", "added", "removed", "diff")),
     TreeSnapshot: ("tree_snapshot", _encode_fields("tree")),
     Resumed: ("resumed", _encode_fields()),
 }
