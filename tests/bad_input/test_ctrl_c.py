@@ -115,13 +115,13 @@ def test_while_approval_is_asked(spawn, script):
         seen = spawn(
             [script()],
             tools="@tool(approval=True)\ndef act() -> str:\n    return 'acted'\n",
-            interrupts=[b"run act? [y]es, [n]o\n"],
+            interrupts=[b"[y]es, [n]o\n"],
             stdin=theirs,
         )
     finally:
         os.close(ours)
         os.close(theirs)
-    assert ended(seen) == ["-> act()", "act always needs approval: {}", "run act? [y]es, [n]o"]
+    assert ended(seen) == ["-> act()", "act always needs approval", "Run act? {}", "[y]es, [n]o"]
     assert (seen.out, seen.results) == ("", CANCELLED)
 
 

@@ -187,7 +187,7 @@ def test_a_closed_input_is_nobody_to_ask(shell, script):
     source = "@tool(approval=True)\ndef act() -> str:\n    return 'acted'\n"
     code, out, err, _ = shell("CALLBOARD <&-", [script(), "Done."], source)
     assert (code, out) == (0, "Done.\n")
-    assert "there is no terminal to ask: denied" in err
+    assert "No terminal to confirm in: denied" in err
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="Linux: only it has such a file")  # noqa: PTH110 - a decorator

@@ -9,7 +9,7 @@ import stat
 import subprocess
 import sys
 import termios
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from pathlib import Path
 
 import pytest
@@ -121,10 +121,12 @@ async def test_a_conversation_at_a_terminal(place):
     async with terminal(place, replies) as shown:
         await shown.sees("access: edit", "edit>")
         shown.types("mend add\ry\r")  # what was typed before the question is no answer to it
-        await shown.sees("I shall mend it.", "-    return a - b", "+    return a + b", "[y]es")
+        await shown.sees(
+            "I shall mend it.", "-    return a - b", "+    return a + b", "Edit calc.py? +1 \N{MINUS SIGN}1", "[y]es"
+        )
         assert (place / "calc.py").read_text() == CODE
         shown.types("y\r")
-        await shown.sees("Replaced 1 occurrence", "Mended.", "edit>")
+        await shown.sees("Edited calc.py +1 \N{MINUS SIGN}1", "Mended.", "edit>")
         assert "a + b" in (place / "calc.py").read_text()
         shown.types("/undo\r")
         await shown.sees("undone: calc.py", "edit>")
@@ -211,7 +213,7 @@ async def test_without_a_terminal_lines_are_prompts_and_nothing_is_approved(plac
         said = [request.body["messages"][-1]["content"] for request in backend.requests]
     assert (process.returncode, out.decode()) == (0, "A pity.\nHello.\n")
     assert (said[0], said[-1]) == ("mend\n" * 2000 + "add", "hello")
-    assert b"there is no terminal to ask: denied" in err
+    assert b"No terminal to confirm in: denied" in err
     assert (place / "calc.py").read_text() == CODE
 
 
@@ -297,22 +299,22 @@ def test_read_only_offers_nothing_else(talk):
 
 @pytest.mark.parametrize(
     ("answers", "made", "asked"),
-    [("y\ny\n", 2, 2), ("s\n", 2, 1), ("g\n", 2, 1), ("n\nn\n", 0, 2), ("\nY\n", 1, 2), ("", 0, 2)],
+    [("y\ny\n", 2, 2), ("a\n", 2, 1), ("p\n", 2, 1), ("n\nn\n", 0, 2), ("\nY\n", 1, 3), ("", 0, 2)],
 )
 def test_answers(talk, place, answers, made, asked):
     second = Call("file", {"action": "write", "path": "new.py", "content": "x = 1\n"})
     err, _ = talk(f"mend add\n{answers}", [[EDIT, second], "Done."])
-    assert (err.count("may file run"), ("a + b" in (place / "calc.py").read_text()) + (place / "new.py").exists()) == (
+    assert (err.count("? +"), ("a + b" in (place / "calc.py").read_text()) + (place / "new.py").exists()) == (
         asked,
         made,
     )
-    assert (data_directory() / "answers.json").exists() == (answers == "g\n")
+    assert (data_directory() / "answers.json").exists() == (answers == "p\n")
 
 
 def test_an_answer_for_good_holds_in_the_next_chat(talk, place):
-    talk("mend add\ng\n/undo\n", [EDIT, "Done."])
+    talk("mend add\np\n/undo\n", [EDIT, "Done."])
     err, _ = talk("mend add\n", [EDIT, "Done."])
-    assert "may file run" not in err
+    assert "Edit calc.py?" not in err
     assert "a + b" in (place / "calc.py").read_text()
 
 
@@ -333,7 +335,9 @@ def test_an_error_of_the_model_ends_the_turn_only(talk):
     assert (job.state, job.output.summary) == ("completed", "Two.")
 
 
-@pytest.mark.parametrize("odd", ["s", "g", "a", "x", "", " ", "\x1b[A", "yesterday", "no thanks", "y\nrm -rf /", "ja"])
+@pytest.mark.parametrize(
+    "odd", ["s", "g", "a", "p", "m", "x", "", " ", "\x1b[A", "yesterday", "no thanks", "y\nrm -rf /", "ja"]
+)
 @pytest.mark.parametrize(
     ("last", "kind"), [("y", Allow), ("YES ", Allow), ("n", Deny), ("No", Deny), ("d", Deny), (None, Deny)]
 )
@@ -349,7 +353,7 @@ def test_an_unclear_answer_is_asked_for_again(tmp_path, odd, last, kind):
     answer = asyncio.run(approvals(invocation, "may bash run"))
     by = "nobody" if last is None else find_user_name()
     assert (type(answer), answer.by, answer.via) == (kind, by, "terminal")
-    assert (questions, approvals.rules) == (["run it? [y]es, [n]o"] * 3, [])
+    assert (questions, approvals.rules) == (["[y]es, [n]o"] * 3, [])
 
 
 def test_a_question_says_that_the_same_call_was_allowed_before(tmp_path):
@@ -361,7 +365,7 @@ def test_a_question_says_that_the_same_call_was_allowed_before(tmp_path):
     approvals = Approvals(tmp_path, tmp_path, shown, ask)
     for command in ("make", "make", "make all", "make"):
         asyncio.run(approvals(InvocationCanister("c1", "bash", {"command": command}, ""), "may bash run"))
-    said = [line for line, _ in shown.lines]
+    said = [line for line, _ in shown.lines if not line.startswith("Run: make")]
     assert ["The same call was allowed before. Allowed by " in line for line in said] == [False, True, False, True]
 
 
@@ -384,6 +388,9 @@ class Shown:
     def tell(self, line, color=""):
         self.lines.append((line, color))
 
+    def hold_status(self):
+        return nullcontext()
+
 
 def test_a_difference_is_coloured_and_obeyed_by_no_terminal():
     shown = Shown()
@@ -398,7 +405,7 @@ def test_a_difference_is_coloured_and_obeyed_by_no_terminal():
     ]
 
 
-@pytest.mark.parametrize("answers", [["y"], ["a", "y"], ["a", "a", "n"]])
+@pytest.mark.parametrize("answers", [["y"], ["m", "y"], ["m", "m", "n"]])
 def test_of_a_long_difference_the_rest_is_shown_when_it_is_asked_for(tmp_path, answers):
     text = "".join(f"{number}\n" for number in range(MAX_LINES + 2)) + f"{'x' * 5000}\n"
     changes = [ChangedFile("calc.py", None, text.encode())]
@@ -413,7 +420,7 @@ def test_of_a_long_difference_the_rest_is_shown_when_it_is_asked_for(tmp_path, a
         approvals(InvocationCanister("c1", EDIT.name, EDIT.arguments, ""), "may file run", changes=changes)
     )
     assert type(answer) is (Allow if answers[-1] == "y" else Deny)
-    assert ["[a]ll" in each for each in questions] == [True, False, False][: len(answers)]
+    assert ["[m]ore" in each for each in questions] == [True, False, False][: len(answers)]
     texts = [line for line, _ in shown.lines]
     assert "... 6 more lines" in texts
-    assert (f"+{'x' * 5000}" in texts) == (answers[0] == "a")
+    assert (f"+{'x' * 5000}" in texts) == (answers[0] == "m")

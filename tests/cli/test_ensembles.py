@@ -83,13 +83,14 @@ def test_the_built_in_ensemble(ask, tmp_path, monkeypatch):
     replies = [call("read_file", path="notes.txt"), call("write_file", path="x", content="y"), "Done."]
     result, _ = ask("What shall I buy?", "--ensembles", "io", replies=replies)
     lines = result.stderr.splitlines()
-    assert lines.pop(5).startswith("write_file: Denied by nobody (terminal) at ")
+    assert lines.pop(6).startswith("write_file: Denied by nobody (terminal) at ")
     assert lines == [
         '-> read_file(path="notes.txt")',
         "<- Buy milk.",
         '-> write_file(path="x", content="y")',
-        'write_file always needs approval: {"path": "x", "content": "y"}',
-        "there is no terminal to ask: denied",
+        "write_file always needs approval",
+        'Run write_file? {"path": "x", "content": "y"}',
+        "No terminal to confirm in: denied",
         "<- Error: write_file may not run: the answer was no",
     ]
     assert not (tmp_path / "x").exists()

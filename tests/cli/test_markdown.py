@@ -50,6 +50,8 @@ def test_a_word_is_shown_when_it_is_complete():
     view = MarkdownView(40)
     assert view.feed("Hello wor") == "Hello"
     assert view.feed("ld, ") == " world,"
+    assert view.feed("and mo") == " and"
+    assert (view.flush(), view.feed("re\n")) == (" mo", "re\n")
 
 
 TEXT = st.text(st.sampled_from("ab#*`-|1. \n~\u6f22"), max_size=60)

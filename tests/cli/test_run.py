@@ -234,11 +234,12 @@ def test_a_tool_that_wants_approval_is_denied_where_nobody_is(ask, toolbox):
     result, _ = ask("Deploy.", "--tools", toolbox, replies=[call, "Not allowed."])
     assert (result.exit_code, result.stdout) == (0, "Not allowed.\n")
     lines = result.stderr.splitlines()
-    assert re.fullmatch(r"deploy: Denied by nobody \(terminal\) at [-0-9]{10} [:0-9]{8} UTC", lines.pop(3))
+    assert re.fullmatch(r"deploy: Denied by nobody \(terminal\) at [-0-9]{10} [:0-9]{8} UTC", lines.pop(4))
     assert lines == [
         "-> deploy()",
-        "deploy always needs approval: {}",
-        "there is no terminal to ask: denied",
+        "deploy always needs approval",
+        "Run deploy? {}",
+        "No terminal to confirm in: denied",
         "<- Error: deploy may not run: the answer was no",
     ]
 

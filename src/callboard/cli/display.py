@@ -178,6 +178,9 @@ class Display:
 
     async def _draw_status(self) -> None:
         while True:
+            if time.monotonic() - self._written_at > _POLL_SECONDS and self._markdown is not None:
+                self._out.write(self._markdown.flush())
+                self._out.flush()
             if not (self._terminal and (self._in_line or self._in_reasoning)):
                 self._status.draw(self.activity.describe())
             await asyncio.sleep(REFRESH_SECONDS)

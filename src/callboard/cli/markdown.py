@@ -50,6 +50,12 @@ class MarkdownView:
             parts.append(part)
         return "".join(parts)
 
+    def flush(self) -> str:
+        """Return the beginning of a word that has not ended, because no more text comes for now."""
+        match = re.fullmatch(r"([^\S\n]*)(\S+)", self._pending) if self._in_line else None
+        self._pending = "" if match else self._pending
+        return self._place(match[1], match[2]) if match else ""
+
     def finish(self) -> str:
         """Return the rest. The next text starts a line."""
         text = self.feed("\n").removesuffix("\n") if self._pending or self._in_line else ""

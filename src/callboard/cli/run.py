@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from contextlib import redirect_stdout
@@ -34,6 +33,7 @@ from callboard.cli.options import (
     option,
     takes_options,
 )
+from callboard.cli.questions import describe_call
 from callboard.cli.settings import settings_here, start_telemetry
 from callboard.cli.tools import Toolbox, select_servers
 from callboard.configuration import Settings
@@ -178,8 +178,10 @@ def _make_agent(
     async def approve(invocation: InvocationCanister, why: str) -> Answer:
         # Show all arguments, escaped, before asking.
         why = earlier.mention(invocation, why)
-        display.tell(f"{make_visible(why)}: {json.dumps(invocation.arguments)}", "33")
-        is_allowed = await _is_allowed(invocation, display)
+        with display.hold_status():
+            display.tell(make_visible(why), "33")
+            display.tell(describe_call(invocation.name, invocation.arguments), "33")
+            is_allowed = await _is_allowed(display)
         by, via = "nobody" if is_allowed is None else find_user_name(), "terminal"
         answer = Allow(by=by, via=via) if is_allowed else Deny(by=by, via=via)
         earlier.note(invocation, answer)
@@ -196,14 +198,14 @@ def _make_agent(
     )
 
 
-async def _is_allowed(invocation: InvocationCanister, display: Display) -> bool | None:
+async def _is_allowed(display: Display) -> bool | None:
     """Ask at the terminal until the answer is yes or no. Without a terminal, return None, which denies the call."""
     while sys.stdin.isatty():
         discard_input()
-        display.tell(f"run {make_visible(invocation.name)}? [y]es, [n]o")
+        display.tell("[y]es, [n]o")
         if (line := await read_line()) is None:
             break
         if (word := line.strip().lower()) in (*YES, *NO):
             return word in YES
-    display.tell("there is no terminal to ask: denied")
+    display.tell("No terminal to confirm in: denied")
     return None

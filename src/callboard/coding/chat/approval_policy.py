@@ -82,6 +82,8 @@ def without_names_of_ours(ensemble: Ensemble) -> Ensemble:
 
 FREE: Final = frozenset((*actions_of_groups(READ_GROUPS), READ_RESULT, SKILL))
 """Actions that look, and are never asked about."""
+ASKS_FIRST: Final = "the chat asks before each change and each command"
+"""Reason of the questions that no rule asks for."""
 _ASK: Final = Rule("*", "ask")
 _PLAIN_NAME: Final = re.compile(r"[\w.-]+")
 """A name in which nothing is a pattern."""
@@ -118,7 +120,7 @@ class ApprovalPolicy(JobPolicy):
         # With other access a call that may not run is not offered at all.
         asks = self._access == "edit" and self.action_of(invoker, arguments) not in FREE
         decision = self.current(_ASK if asks else DEFAULT).decide(invoker, arguments)
-        return decision._replace(why=f"may {invoker.name} run") if decision.rule == _ASK else decision
+        return decision._replace(why=ASKS_FIRST) if decision.rule == _ASK else decision
 
     def action_of(self, invoker: Invoker | str, arguments: Mapping[str, Any] | None) -> str:
         """Return our own name of a call's action, such as `read_file`; "" for a tool that is not ours.
@@ -154,9 +156,7 @@ class ApprovalPolicy(JobPolicy):
             # The error may show lines of the file, which the model has read then.
             self._workspace.seen = outcome.seen
             return outcome.result
-        answer = await ask_approval(
-            lambda call, why: self._ask(call, why, outcome.changes), invocation, f"may {invocation.name} run"
-        )
+        answer = await ask_approval(lambda call, why: self._ask(call, why, outcome.changes), invocation, ASKS_FIRST)
         self._on_answer(replace(answer, timestamp=datetime.now(UTC)))
         if answer.verdict == "allow":
             return None
