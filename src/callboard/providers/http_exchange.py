@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from msgspec.structs import replace
 
@@ -25,6 +25,7 @@ from callboard.telemetry import switch
 if TYPE_CHECKING:
     from callboard.providers.http_model import HttpModel, PreparedRequest
     from callboard.providers.inference_span import InferenceSpan
+    from callboard.wires import DecodeContext, Wire
 
 MAX_BODY = 64 * 1024 * 1024
 """Bytes of a reply that comes whole."""
@@ -43,6 +44,27 @@ BEFORE_TOKENS = frozenset({core.ReplyStarted, core.Note})
 """Events that may come while the model still reads the prompt."""
 
 
+class PassedReply(core.ReplyExtra, frozen=True):
+    """A part of a reply, or all of it, as bytes that are ready for the client.
+
+    It is the first event of its batch. The other events say the same to those who count and record, and are not encoded.
+    """
+
+    data: bytes = b""
+    is_complete: bool = False
+    """True if the bytes contain the end of the reply."""
+
+
+class Passage(Protocol):
+    """A Stage that passes a stream, and a whole reply, without their text."""
+
+    def feed(self, chunk: bytes, /) -> list[core.Event]: ...
+
+    def finish(self, why: core.Why = "stop", /) -> list[core.Event]: ...
+
+    def whole(self, data: bytes) -> list[core.Event]: ...
+
+
 class ExchangeObserver:
     """Sees what passes between a model and its endpoint. Every method does nothing unless it is overridden."""
 
@@ -51,6 +73,12 @@ class ExchangeObserver:
 
     def on_answer(self, model: HttpModel, prepared: PreparedRequest, plan: Plan, response: HttpResponse) -> None:
         """An answer begins; its status and headers are known."""
+
+    def open_passage(
+        self, wire: Wire, context: DecodeContext, request: core.Request, long_way: Callable[[], core.Pipe]
+    ) -> Passage | None:
+        """Return what passes a reply that nothing else changes; None to decode it by the stages of `long_way`."""
+        return None
 
     def on_bytes(self, data: bytes) -> None:
         """The next bytes of the answer's body."""
@@ -96,7 +124,7 @@ class HttpExchange:
         self._step: Callable[[], Awaitable[list[core.Event]]] | None = self._prepare
         self._prepared: PreparedRequest
         self._response: HttpResponse
-        self._stages: core.Pipe | None = None
+        self._stages: core.Pipe | Passage | None = None
         self._length = 0
         self._span: InferenceSpan | None = None
         if switch.recorder is not None:
@@ -147,11 +175,26 @@ class HttpExchange:
         self._step, self._response = None, response
         if response.status != 200:
             return await self._read_refusal(response)
-        if response.content_type != "text/event-stream":
-            return await self._read_whole(response)
-        self._stages = self._current.stages(self._prepared, self._plan, self._observer)
+        is_stream = response.content_type == "text/event-stream"
+        passage = self._open_passage() if self._request.stream == is_stream else None
+        if not is_stream:
+            return await self._read_whole(response, passage)
+        self._stages = passage or self._long_way()
         self._step = self._receive
         return []
+
+    def _long_way(self) -> core.Pipe:
+        return self._current.stages(self._prepared, self._plan, self._observer)
+
+    def _open_passage(self) -> Passage | None:
+        if (
+            self._observer is None
+            or (self._span is not None and self._span.reads_text)
+            or self._current.changes_reply(self._request, self._prepared, self._plan)
+        ):
+            return None
+        context = self._current.decode_context(self._prepared)
+        return self._observer.open_passage(self._current.wire, context, self._request, self._long_way)
 
     async def _receive(self) -> list[core.Event]:
         if self._stages is None:
@@ -187,10 +230,12 @@ class HttpExchange:
             notes = [*suspect_tools(tools)]
         return [*notes, await self._explain(_with_headers(failed, response), response)]
 
-    async def _read_whole(self, response: HttpResponse) -> list[core.Event]:
+    async def _read_whole(self, response: HttpResponse, passage: Passage | None) -> list[core.Event]:
         """The events of a reply that did not come as a stream."""
         data = await self._read(response, MAX_BODY)
         if data.lstrip().startswith(b"{"):
+            if passage is not None and (passed := passage.whole(data)):
+                return passed
             events = self._current.decode(data, self._prepared, self._plan, self._observer)
         else:
             kind = response.content_type or "something without a type"

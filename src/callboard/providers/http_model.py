@@ -347,19 +347,31 @@ class HttpModel:
 
         `observer` sees each of them.
         """
-        decoder = self.wire.stream_decoder(self._decode_context(prepared))
+        decoder = self.wire.stream_decoder(self.decode_context(prepared))
         return pipe(SSEDecoder(), SSEPayloads(observer), decoder, *self._event_stages(prepared, plan, observer))
 
     def decode(
         self, data: bytes, prepared: PreparedRequest, plan: Plan, observer: ExchangeObserver | None = None
     ) -> list[core.Event]:
         """Return the events of a whole reply `data` to `prepared` by `plan`. `observer` sees each of them."""
-        events = self.wire.decode_response(data, self._decode_context(prepared))
+        events = self.wire.decode_response(data, self.decode_context(prepared))
         for stage in self._event_stages(prepared, plan, observer):
             events = [out for event in events for out in stage.feed(event)]
         return events
 
-    def _decode_context(self, prepared: PreparedRequest) -> DecodeContext:
+    def changes_reply(self, request: core.Request, prepared: PreparedRequest, plan: Plan) -> bool:
+        """Return whether a stage after the wire's decoder may change the reply to `request`, sent as `prepared` by `plan`."""
+        encoded = prepared.encoded
+        return bool(
+            encoded.names
+            or encoded.rewritten
+            or prepared.request is not request  # its control tokens were escaped
+            or select_dialect(request, plan) is not None
+            or create_choice_check(request, last=False) is not None
+        )
+
+    def decode_context(self, prepared: PreparedRequest) -> DecodeContext:
+        """Return the names for the decoder of the reply to `prepared`."""
         request = prepared.request
         return DecodeContext(
             identify=_identify(request),

@@ -75,6 +75,11 @@ class InferenceSpan:
             if request.tools:
                 self._span.set_content(names.TOOL_DEFINITIONS, encode_definitions(request.tools, limit))
 
+    @property
+    def reads_text(self) -> bool:
+        """True if the span has the text of the reply."""
+        return self._fold is not None
+
     def receive(self) -> None:
         """Bytes of the reply have arrived."""
         if self._first_chunk is None:

@@ -213,6 +213,17 @@ class Asked:
         self.over.set()
 
 
+@pytest.fixture
+def take_way(monkeypatch):
+    """With "long", no reply is passed on as its bytes."""
+
+    def take(way):
+        if way == "long":
+            monkeypatch.setattr("callboard.servers.gateway.gateway.may_pass", lambda *_, **__: False)
+
+    return take
+
+
 def behind(backend, **settings):
     """The settings of a FakeBackend; `wire` is chat unless it is said."""
     root = backend.url.removesuffix("/v1")

@@ -16,6 +16,8 @@ pytestmark = pytest.mark.filterwarnings("ignore:Inheritance class AiohttpClientS
 """Google's package inherits where it is discouraged."""
 WIRES = ["chat", "responses", "messages", "gemini"]
 PAIRS = list(product(FRONTS, WIRES))
+WAYS = [*((*pair, "as it is") for pair in PAIRS), ("chat", "chat", "long"), ("messages", "messages", "long")]
+"""Pairs, of which two could pass a reply on as its bytes."""
 SEARCH = {
     "type": "object",
     "properties": {"query": {"type": "string"}},
@@ -120,8 +122,9 @@ SAID = {
 
 
 @pytest.mark.parametrize("streamed", [True, False], ids=["streamed", "whole"])
-@pytest.mark.parametrize(("front", "wire"), PAIRS)
-async def test_what_a_model_says_is_heard(hear, front, wire, streamed):
+@pytest.mark.parametrize(("front", "wire", "way"), WAYS)
+async def test_what_a_model_says_is_heard(hear, take_way, front, wire, way, streamed):  # noqa: PLR0917
+    take_way(way)
     replies = [reply(*events, end="" if heard.end == "stop" else heard.end) for events, heard in SAID.values()]
     fields = [{"tools": tools_of(front)} if "call" in name or "all" in name else {} for name in SAID]
     heard, _ = await hear(front, replies, fields, streamed=streamed, wire=wire)
@@ -129,8 +132,9 @@ async def test_what_a_model_says_is_heard(hear, front, wire, streamed):
 
 
 @pytest.mark.parametrize("streamed", [True, False], ids=["streamed", "whole"])
-@pytest.mark.parametrize(("front", "wire"), PAIRS)
-async def test_a_refusal_is_heard(hear, front, wire, streamed):
+@pytest.mark.parametrize(("front", "wire", "way"), WAYS)
+async def test_a_refusal_is_heard(hear, take_way, front, wire, way, streamed):  # noqa: PLR0917
+    take_way(way)
     said = reply(RefusalPiece("I "), RefusalPiece("won't."), USAGE, end="refusal")
     ((heard,), _) = await hear(front, [said], [{}], streamed=streamed, wire=wire)
     assert heard.text + heard.refusal == "I won't."  # Anthropic and Google have no place for it but the text

@@ -26,6 +26,7 @@ from callboard.core import (
     InvocationIncomplete,
     InvocationStarted,
     Note,
+    Pipe,
     ReasoningPiece,
     RefusalPiece,
     ReplyEnded,
@@ -40,6 +41,7 @@ from callboard.providers.http_model import NO_HEADERS
 from callboard.providers.retries import read_retry_after
 from callboard.servers.gateway.frontends import Frontend
 from callboard.servers.gateway.http_errors import STATUSES
+from callboard.servers.gateway.pass_through import ClientView, PassThrough
 from callboard.servers.gateway.redaction import Redactor
 from callboard.servers.gateway.spending import ReplyCosts
 from callboard.text.display import display
@@ -54,6 +56,7 @@ if TYPE_CHECKING:
     from callboard.servers.gateway.conversation_state import ConnectionMemory
     from callboard.servers.gateway.request_body import BudgetShare
     from callboard.servers.gateway.request_log import LoggedRequest
+    from callboard.wires import DecodeContext, Wire
 
 log = logging.getLogger("callboard.gateway")
 
@@ -135,6 +138,8 @@ class ReplyRecord(msgspec.Struct, kw_only=True, eq=False):
     costs: ReplyCosts = msgspec.field(default_factory=ReplyCosts)
     """Costs of the backends' replies."""
     end: ReplyEnded | ReplyFailed | None = None
+    view: ClientView | None = None
+    """What the client sees of a reply that is passed. None if it must not be passed."""
     log_entry: LoggedRequest | None = None
     """The entry in the log of requests. None if there is no such log."""
 
@@ -210,6 +215,13 @@ class ReplyObserver(ExchangeObserver):
             record.retry_after = read_retry_after(response.headers, datetime.now(UTC))
         if record.log_entry is not None:
             self._add = record.log_entry.open_reply(model, prepared, plan, response, record=record)
+
+    def open_passage(
+        self, wire: Wire, context: DecodeContext, request: Request, long_way: Callable[[], Pipe]
+    ) -> PassThrough | None:
+        if self._record.view is None or self._on_frame is not None:
+            return None
+        return PassThrough(wire, context, self._record.view, has_tools=bool(request.tools), long_way=long_way)
 
     def on_bytes(self, data: bytes) -> None:
         if self._add is not None:

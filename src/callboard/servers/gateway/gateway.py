@@ -31,6 +31,7 @@ from callboard.servers.gateway.exchange import Exchange, ReplyRecord, ReplyReque
 from callboard.servers.gateway.frontends import Frontend
 from callboard.servers.gateway.hosted_tools import HostedTools
 from callboard.servers.gateway.http_errors import HttpError
+from callboard.servers.gateway.pass_through import ClientView, may_pass
 from callboard.servers.gateway.redaction import LogFilter, make_redactor
 from callboard.servers.gateway.request_body import ByteBudget, read_json, run_in_thread_if_large
 from callboard.servers.gateway.settings import BackendSettings, GatewaySettings
@@ -120,13 +121,17 @@ class Gateway:
         await self.spending.check(request.owner)
         candidates = self.spending.select_priced(self.candidates(decoded, request.owner), request.owner)
         spending = self.spending if self.spending.has_budget(request.owner) else None
+        identifier = front.prefix + secrets.token_hex(16)
+        passes = may_pass(request, decoded, candidates, self.settings, has_budget=spending is not None)
+        has_usage = not decoded.stream or front.encoder_options(body).get("include_usage", True)
+        view = ClientView(identifier, decoded.model, has_usage) if passes else None
         stream = stream_reply if self.hosted_tools is None else self.hosted_tools.stream_reply
         return Exchange(
             front=front,
             request=decoded,
             body=body,
             echo=body if request.echo is None else request.echo,
-            identifier=front.prefix + secrets.token_hex(16),
+            identifier=identifier,
             record=ReplyRecord(
                 front=front.name,
                 owner=request.owner,
@@ -134,6 +139,7 @@ class Gateway:
                 beta=request.beta,
                 size=request.size,
                 dropped=[*dropped],
+                view=view,
                 costs=ReplyCosts(request.owner, spending, request.size),
             ),
             source=partial(stream, candidates, decoded),

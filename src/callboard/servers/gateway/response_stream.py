@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from callboard.core import Event, Note, ReplyFailed
-from callboard.providers.http_exchange import BEFORE_TOKENS
+from callboard.providers.http_exchange import BEFORE_TOKENS, PassedReply
 from callboard.servers.gateway.abandoned_replies import Receive, ReplyClient, Send
 from callboard.servers.gateway.exchange import Exchange, dropped_header
 from callboard.servers.gateway.http_errors import HttpError
@@ -70,11 +70,12 @@ async def _respond_whole(exchange: Exchange, client: ReplyClient) -> None:
             events += take_notes(exchange, batch)
     failed = events[-1] if events else ReplyFailed("provider", "cut", "the backend sent no reply")
     if isinstance(failed, ReplyFailed):
-        status, body = exchange.encode_failure(failed)
+        status, refusal = exchange.encode_failure(failed)
         await client.begin()
-        await send_json(client.send, status, body, exchange.headers())
+        await send_json(client.send, status, refusal, exchange.headers())
         return
-    body = exchange.encode_whole(events)
+    passed = next((event for event in events if type(event) is PassedReply), None)
+    body: Any = exchange.encode_whole(events) if passed is None else msgspec.Raw(passed.data)
     if exchange.on_finished is not None:
         await exchange.on_finished(body)
     await client.begin()
@@ -156,11 +157,20 @@ class _Stream:
                     return
         if self._client.is_waiting and not BEFORE_TOKENS.issuperset(map(type, events)):
             await self._client.begin()
+        is_over = exchange.record.end is not None
+        passed = events[0]
+        if type(passed) is PassedReply:
+            # What follows it is encoded only if the bytes lack the end.
+            events = events[-1:] if is_over and not passed.is_complete else []
+            if not events:
+                await self._write([], is_over, passed.data)
+                return
+            if passed.data:
+                await self._write([], raw=passed.data)
         feed = self._encoder.feed
         payloads: list[Payload] = []
         for event in events:
             payloads += feed(event)
-        is_over = exchange.record.end is not None
         if is_over:
             payloads += self._encoder.finish()
         if payloads or is_over:

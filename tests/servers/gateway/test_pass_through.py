@@ -1,0 +1,325 @@
+"""Replies that are passed on as bytes: what is kept, what is repaired, and how they end."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.servers.gateway.fronts import call_chunk, chunk, request, text_of, ways
+
+from callboard.core import ReplyEnded, ReplyFailed, TextPiece, Usage, identify_in_turn, pipe
+from callboard.errors import ProviderError
+from callboard.profiles import Prices
+from callboard.providers.http_exchange import PassedReply, SSEPayloads
+from callboard.servers.gateway import BackendSettings
+from callboard.servers.gateway.pass_through import ClientView, PassThrough
+from callboard.testing import FakeBackend, Raw, StatusReply
+from callboard.text.sse import SSEDecoder
+from callboard.wires import DecodeContext, get_wire
+
+COUNTS = {"prompt_tokens": 11, "completion_tokens": 7, "total_tokens": 18}
+ANNOTATIONS = [{"type": "url_citation", "url_citation": {"url": "https://example.org", "title": "A"}}]
+HEAD = {"id": "theirs", "object": "chat.completion.chunk", "created": 1, "model": "their-model"}
+
+
+def said(*texts, end="stop", usage=COUNTS):
+    """The chunks of a stream of Chat Completions."""
+    chunks = [chunk(role="assistant", content=""), *[chunk(content=each) for each in texts]]
+    if end:
+        chunks.append(chunk(end))
+    if usage:
+        chunks.append({"choices": [], "usage": usage})
+    return [HEAD | each for each in chunks]
+
+
+def whole(**message):
+    return {
+        "id": "theirs",
+        "object": "chat.completion",
+        "created": 1,
+        "model": "their-model",
+        "choices": [
+            {"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": "Hi", **message}}
+        ],
+        "usage": COUNTS,
+    }
+
+
+def words(answer):
+    return "".join([c["delta"].get("content") or "" for event in answer.events for c in event.get("choices", ())])
+
+
+@pytest.fixture
+def ask(serving):
+    """What a client of Chat Completions gets, one answer for each reply of the backend."""
+
+    async def ask(*replies, settings=None, **fields):
+        async with FakeBackend(replies) as backend, serving(backend, **(settings or {})) as served:
+            return [await served.post("chat", request("chat", **fields)) for _ in replies]
+
+    return ask
+
+
+async def test_fields_of_a_whole_reply_arrive_as_the_backend_wrote_them(ask):
+    (answer,) = await ask(Raw([whole(annotations=ANNOTATIONS, audio={"id": "a", "data": "UklG"})]))
+    message = answer.body["choices"][0]["message"]
+    assert (message["annotations"], message["audio"]["data"]) == (ANNOTATIONS, "UklG")
+    assert answer.body["usage"] == COUNTS
+    assert (answer.body["created"], answer.body["model"]) == (1, "m")
+    assert answer.body["id"] == answer.headers["x-request-id"] != "theirs"
+
+
+async def test_fields_of_a_stream_arrive_as_the_backend_wrote_them(ask):
+    logprobs = {"content": [{"token": "Hi", "logprob": -0.5, "bytes": [72, 105], "top_logprobs": []}], "refusal": None}
+    first, text, *rest = said("Hi", "!")
+    text["choices"][0]["logprobs"] = logprobs
+    (answer,) = await ask(Raw([first, text, *rest, "[DONE]"]), stream=True, stream_options={"include_usage": True})
+    assert words(answer) == "Hi!"
+    assert answer.events[1]["choices"][0]["logprobs"] == logprobs
+    assert {(each["created"], each["model"], each["id"]) for each in answer.events} == {
+        (1, "m", answer.headers["x-request-id"])
+    }
+    assert answer.events[-1]["usage"] == COUNTS
+    assert answer.frames[-1] == ("", "[DONE]")
+
+
+async def test_the_usage_is_sent_only_to_clients_that_ask_for_it(ask):
+    (answer,) = await ask(Raw([*said("Hi"), "[DONE]"]), stream=True)
+    assert not any(each.get("usage") for each in answer.events)
+
+
+async def test_tokens_are_counted(serving):
+    async with FakeBackend([Raw([whole()]), Raw([*said("Hi"), "[DONE]"])]) as backend, serving(backend) as served:
+        for stream in (False, True):
+            await served.post("chat", request("chat", stream=stream))
+        counted = (await served.get("/metrics")).text
+    assert 'kind="input"} 22.0' in counted
+    assert 'kind="output"} 14.0' in counted
+    assert 'end="stop",front="chat"} 2.0' in counted
+
+
+# What the short way must not lose.
+
+
+async def test_reasoning_under_its_other_name_is_renamed(ask):
+    first, _, *rest = said("4")
+    thought = HEAD | chunk(reasoning="2 + 2")
+    (answer,) = await ask(Raw([first, thought, *said("4")[1:], "[DONE]"]), stream=True)
+    deltas = [each["choices"][0]["delta"] for each in answer.events if each["choices"]]
+    assert {"reasoning_content": "2 + 2"} in deltas
+    assert not any("reasoning" in each for each in deltas)
+    assert rest
+
+
+@pytest.mark.parametrize("payloads", [[*said("Hi", end=""), "[DONE]"], said("Hi"), said("Hi", end="")])
+async def test_a_missing_end_is_added(ask, payloads):
+    (answer,) = await ask(Raw(payloads), stream=True)
+    reasons = [c["finish_reason"] for each in answer.events for c in each["choices"] if c.get("finish_reason")]
+    assert reasons == ["stop"]
+    assert [data for _, data in answer.frames].count("[DONE]") == 1
+    assert answer.frames[-1] == ("", "[DONE]")
+
+
+async def test_nothing_follows_the_end(ask):
+    (answer,) = await ask(Raw([*said("Hi"), "[DONE]", *said("more"), "[DONE]"]), stream=True)
+    assert words(answer) == "Hi"
+    assert [data for _, data in answer.frames].count("[DONE]") == 1
+
+
+@pytest.mark.parametrize("last", [{"error": {"message": "out of memory"}}, "{not json"])
+async def test_a_failure_after_the_first_token_ends_the_stream_once(ask, last):
+    (answer,) = await ask(Raw([*said("Hi", end="", usage=None), last]), stream=True)
+    assert words(answer) == "Hi"
+    assert [("error" in each) for each in answer.events].count(True) == 1
+    assert "error" in answer.events[-1]
+    assert answer.frames[-1] == ("", "[DONE]")
+
+
+async def test_a_stream_that_breaks_off_ends_with_the_failure(serving, by_hand):
+    async with (
+        by_hand() as backend,
+        serving(BackendSettings(url=backend.url)) as served,
+        served.open("chat", request("chat", stream=True)) as answer,
+    ):
+        asked = await backend.asked.get()
+        await asked.say("Hi")
+        await answer.content.readany()
+        asked.cut()
+        rest = await answer.read()
+    assert rest.count(b'"error"') == 1
+    assert rest.endswith(b"data: [DONE]\n\n")
+
+
+async def test_a_whole_reply_to_a_client_of_a_stream_is_streamed(ask):
+    (answer,) = await ask(StatusReply(200, whole()), stream=True)
+    assert words(answer) == "Hi"
+    assert answer.frames[-1] == ("", "[DONE]")
+
+
+async def test_a_stream_to_a_client_of_a_whole_reply_is_put_together(serving, by_hand):
+    async with by_hand() as backend, serving(BackendSettings(url=backend.url)) as served:
+        answer = asyncio.ensure_future(served.post("chat", request("chat", stream=False)))
+        asked = await backend.asked.get()
+        await asked.say("Hi")
+        await asked.end()
+        assert text_of("chat", await answer) == "Hi"
+
+
+@ways
+async def test_an_error_before_the_first_token_has_its_status(ask, stream):
+    error = {"error": {"message": "overloaded", "code": 503}}
+    refusal, broken = await ask(StatusReply(503, error), Raw([error]), stream=stream)
+    assert (refusal.status, broken.status >= 500) == (503, True)
+    assert "overloaded" in broken.text
+
+
+async def test_a_client_that_leaves_cancels_the_reply(serving, by_hand):
+    async with by_hand() as backend, serving(BackendSettings(url=backend.url)) as served:
+        async with served.open("chat", request("chat", stream=True)) as answer:
+            asked = await backend.asked.get()
+            await asked.say("Hi")
+            await answer.content.readany()
+        await asked.left.wait()
+
+
+TOOLS = {"search": {"type": "object", "properties": {"q": {"type": "string"}}}}
+CALL = [
+    HEAD | chunk(role="assistant", content=None),
+    HEAD | call_chunk(identifier="call_1", name="search", arguments='{"q":"x"}'),
+    HEAD | chunk("tool_calls"),
+    "[DONE]",
+]
+LONG = {
+    "tools are watched for": (Raw([*said("Hi"), "[DONE]"]), {}, {"tools": TOOLS}),
+    "a control token was escaped": (Raw([*said("Hi"), "[DONE]"]), {}, {"said": "<|im_start|>system"}),
+    "nothing may be lost": (Raw([*said("Hi"), "[DONE]"]), {"strict": True}, {}),
+    "a budget": (Raw([*said("Hi"), "[DONE]"]), {"budget_per_day": 1.0, "prices": {"m": Prices(input=1, output=1)}}, {}),
+    "a call nobody declared": (Raw(CALL), {}, {}),
+}
+
+
+@pytest.mark.parametrize("why", LONG)
+async def test_what_may_change_takes_the_long_way(ask, why):
+    reply, settings, fields = LONG[why]
+    (answer,) = await ask(reply, settings=settings, stream=True, **fields)
+    assert answer.status == 200
+    assert {each["created"] for each in answer.events} != {1}
+
+
+# Streams in pieces.
+
+
+def chat_frames(texts, gap):
+    return [f"data: {json.dumps(each, ensure_ascii=len(str(each)) % 2 == 0)}{gap}" for each in said(*texts)] + [
+        f"data: [DONE]{gap}"
+    ]
+
+
+def messages_frames(texts, gap):
+    usage = {"input_tokens": 11, "output_tokens": 1}
+    message = {"id": "msg", "type": "message", "role": "assistant", "content": [], "model": "theirs", "usage": usage}
+    delta = {"stop_reason": "end_turn", "stop_sequence": None}
+    events = [
+        {"type": "message_start", "message": {**message, "stop_reason": None, "stop_sequence": None}},
+        {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}},
+        {"type": "ping"},
+        *[{"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": t}} for t in texts],
+        {"type": "content_block_stop", "index": 0},
+        {"type": "message_delta", "delta": delta, "usage": {"output_tokens": 7}},
+        {"type": "message_stop"},
+    ]
+    return [f"event: {each['type']}{gap[: len(gap) // 2]}data: {json.dumps(each)}{gap}" for each in events]
+
+
+FRAMES = {"chat": chat_frames, "messages": messages_frames}
+CONTEXT = DecodeContext(identify=identify_in_turn(1))
+pieces_of_text = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=8)
+
+
+def read_long(wire, data):
+    """The events of the bytes by way of the wire's decoder alone."""
+    stages = pipe(SSEDecoder(), SSEPayloads(None), get_wire(wire).stream_decoder(CONTEXT))
+    return [*stages.feed(data), *stages.finish()]
+
+
+def pass_on(wire, chunks, why="stop"):
+    """The bytes for the client, and the events beside them."""
+
+    def long_way():
+        return pipe(SSEDecoder(), SSEPayloads(None), get_wire(wire).stream_decoder(CONTEXT))
+
+    passing = PassThrough(get_wire(wire), CONTEXT, ClientView("ours", "m"), has_tools=False, long_way=long_way)
+    events = [event for each in chunks for event in passing.feed(each)] + passing.finish(why)
+    data = b"".join([event.data for event in events if type(event) is PassedReply])
+    return data, [event for event in events if isinstance(event, (Usage, ReplyEnded, ReplyFailed))]
+
+
+def cut(data, places):
+    ends = [0, *sorted({place % (len(data) + 1) for place in places}), len(data)]
+    return [data[start:end] for start, end in pairwise(ends)]
+
+
+def facts(events):
+    text = "".join([event.text for event in events if isinstance(event, TextPiece)])
+    return text, [event for event in events if isinstance(event, (Usage, ReplyEnded, ReplyFailed))]
+
+
+@pytest.mark.hypothesis
+@pytest.mark.parametrize("wire", FRAMES)
+@given(
+    texts=st.lists(pieces_of_text, min_size=1, max_size=8),
+    gap=st.sampled_from(["\n\n", "\r\n\r\n"]),
+    places=st.lists(st.integers(0, 4000), max_size=12),
+    noise=st.sampled_from(["", ": comment\n\n", "retry: 5\n\n", "\n"]),
+)
+def test_the_bytes_do_not_depend_on_how_the_backend_cut_them(wire, texts, gap, places, noise):
+    data = noise.join(FRAMES[wire](texts, gap)).encode()
+    passed, ends = pass_on(wire, [data])
+    assert (passed, ends) == pass_on(wire, cut(data, places))
+    assert passed
+    assert facts(read_long(wire, passed)) == facts(read_long(wire, data)) == ("".join(texts), ends)
+
+
+@pytest.mark.hypothesis
+@pytest.mark.parametrize("wire", FRAMES)
+@given(data=st.data(), places=st.lists(st.integers(0, 4000), max_size=6))
+def test_bytes_of_any_kind_end_as_the_long_way_ends(wire, data, places):
+    frames = FRAMES[wire](["Hi", "there", "you"], "\n\n")
+    odd = st.one_of(st.sampled_from(frames), st.binary(max_size=20).map(lambda each: each.decode("latin-1")))
+    sent = "".join(data.draw(st.lists(odd, max_size=8))).encode("latin-1")
+    passed, ends = pass_on(wire, cut(sent, places))
+    assert (passed, ends) == pass_on(wire, [sent])
+    if passed and ends and isinstance(ends[-1], ReplyEnded):
+        assert facts(read_long(wire, passed))[0] == facts(read_long(wire, sent))[0]
+
+
+@pytest.mark.parametrize("halves", [('"\\ud83d"', '"\\ude00"'), ('"a\\ud83d"', '"\\ude00b"')])
+def test_the_halves_of_a_character_are_joined(halves):
+    frames = [json.dumps(each) for each in said("x", "FIRST", "SECOND")]
+    frames = [each.replace('"FIRST"', halves[0]).replace('"SECOND"', halves[1]) for each in frames]
+    data = "".join([f"data: {each}\n\n" for each in [*frames, "[DONE]"]]).encode()
+    passed, _ = pass_on("chat", [data])
+    assert facts(read_long("chat", passed)) == facts(read_long("chat", data))
+    assert "😀".encode() in passed or b"\\ud83d\\ude00" in passed
+    assert b'\\ud83d"' not in passed
+
+
+def test_bytes_that_are_not_utf8_do_not_reach_the_client():
+    frames = [json.dumps(each).encode() for each in said("x", "y", "BAD")]
+    data = b"".join([b"data: %b\n\n" % each.replace(b"BAD", b"\xff") for each in [*frames, b"[DONE]"]])
+    passed, ends = pass_on("chat", [data])
+    assert "\ufffd" in passed.decode()
+    assert ends[-1] == ReplyEnded("stop")
+
+
+def test_a_frame_without_an_end_is_refused():
+    begin = "".join(FRAMES["chat"](["Hi"], "\n\n")[:2]).encode()
+    passing = PassThrough(get_wire("chat"), CONTEXT, ClientView("ours", "m"), has_tools=False, long_way=pipe)
+    passing.feed(begin)
+    passing.feed(b"data: " + b"x" * 2**23)
+    with pytest.raises(ProviderError, match="a frame of the stream is larger than"):
+        passing.feed(b"x" * 2**23)
