@@ -34,8 +34,8 @@ def problems(task: Task, run: Run) -> list[str]:
     """What is wrong with a task."""
     with TemporaryDirectory() as folder:
         place = Path(folder)
-        overlay(task.repository, place / "fixture")
         try:
+            overlay(task.repository, place / "fixture")
             return [*CHECKS[task.kind](task, place, run)]
         except (KeyError, ValueError) as error:
             return [f"{type(error).__name__}: {error}"]
