@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.tables import table
 
 from callboard import core
-from callboard.dialects import DIALECTS, Parser, get_dialect, parse, render_call, render_calls
+from callboard.dialects import DIALECTS, Parser, find_dialects, get_dialect, parse, render_call, render_calls
 from callboard.dialects.text_buffer import MAX_HELD
 from callboard.errors import CallerError
 from callboard.testing import coalesce
@@ -350,3 +350,12 @@ def test_a_dialect_is_found_by_its_name():
     assert get_dialect("Kimi-K2").name == "kimi_k2"
     with pytest.raises(CallerError, match="no dialect 'klingon'"):
         Parser(TOOLS, "klingon")
+
+
+def test_dialects_that_find_a_call_are_found():
+    text = 'Let me see. <tool_call>\n{"name": "weather", "arguments": {"city": "Oslo"}}\n</tool_call>'
+    tool = core.ToolDeclaration(name="weather", description="", schema={"type": "object"})
+    assert {"auto", "hermes"} <= set(find_dialects(text, [tool]))
+    assert "pythonic" not in find_dialects(text, [tool])
+    for found in (find_dialects(text, []), find_dialects("", [tool]), find_dialects("It rains.", [tool])):
+        assert found == ()

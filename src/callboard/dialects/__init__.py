@@ -2,7 +2,7 @@
 
 from callboard.dialects.dialect import CallFrame, Dialect, Fence, Reasoning
 from callboard.dialects.grammar import Grammar, NotSpellable
-from callboard.dialects.parser import Parser, parse
+from callboard.dialects.parser import Parser, find_dialects, parse
 from callboard.dialects.registry import dialect_of, dialect_of_template, either, get_dialect
 from callboard.dialects.render import (
     render_action,
@@ -30,6 +30,7 @@ __all__ = [
     "dialect_of",
     "dialect_of_template",
     "either",
+    "find_dialects",
     "get_dialect",
     "parse",
     "render_action",

@@ -46,7 +46,7 @@ def test_requests_of_the_last_minutes():
     counts, times = chart_requests(
         [row(0, "stop", 2.0), row(0, "failed", 4.0), row(1, "stop", 1.0), row(99, "stop", 9)], now
     )
-    assert (counts.series, counts.top, len(counts.columns)) == (["answered", "failed"], "2", MINUTES)
+    assert (counts.series, counts.top, len(counts.columns)) == (["Answered", "Failed"], "2", MINUTES)
     assert [label for label, _ in counts.columns[-2:]] == ["12:29", "12:30"]
-    assert [each.text for each in times.columns[-1][1]] == ["seconds 3.00 s"]
+    assert [each.text for each in times.columns[-1][1]] == ["Seconds 3.00 s"]
     assert chart_requests([], now) == []

@@ -10,7 +10,7 @@ from urllib.parse import quote
 import pytest
 from tests.tables import table
 
-from callboard.coding.job import PhaseEnded, PhaseStarted
+from callboard.coding.job import UNTESTED, PhaseEnded, PhaseStarted
 from callboard.core import (
     AssistantCanister,
     InvocationCanister,
@@ -371,7 +371,7 @@ def test_a_waiting_call_is_separate_from_the_conversation(run, job_store, browse
     ("output", "words"),
     [
         ({"text": "", "files": []}, None),
-        ({"text": "Mended.", "tests": "not run: pytest is not installed"}, "Not tested: pytest is not installed"),
+        ({"text": "Mended.", "tests": f"{UNTESTED}: no pytest"}, "not tested: no pytest"),
         ({"text": "Mended.", "tests": "2 passed"}, "Tests: 2 passed"),
     ],
 )
@@ -380,7 +380,7 @@ def test_an_outcome_says_if_nothing_was_tested(run, job_store, browser, output, 
     page = browser.get(f"/board/jobs/{job.id}").text
     assert ("outcome-title" in page) == (words is not None)
     assert words is None or f"{words}</span>" in page
-    assert ('class="state waiting"' in page) == ("Not tested" in page)
+    assert ('class="state waiting"' in page) == ("not tested" in page)
 
 
 def test_a_fork_names_its_origin(run, job_store, browser):

@@ -80,7 +80,7 @@ async def test_sessions_are_in_the_list_of_jobs(login, job_store):
     assert "session" not in empty
     assert "/sessions/" not in before
     assert page.index(path) < page.index(f"/jobs/{job.id}")  # the newest is first
-    assert "2 requests" in page
+    assert '<span class="why">2 requests</span>' in page
     assert "opencode: Hi &lt;script&gt;" in page
     assert HOSTILE not in page
     assert 'href="/board/jobs?kind=session"' in requests

@@ -12,7 +12,7 @@ import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import aclosing, suppress
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import parse_qsl
 
 import msgspec
 from starlette.exceptions import HTTPException
@@ -59,13 +59,9 @@ def read_value(text: str | None) -> str:
 
 def find_back(request: Request) -> str:
     """Return the path of the board's page with the link or form that led here, "" if there is none."""
-    with suppress(ValueError):
-        page = urlsplit(request.headers.get("referer", ""))
-        path = f"{page.path}?{page.query}" if page.query else page.path
-        is_ours = page.netloc == request.headers.get("host") and path.startswith(f"{request.scope['root_path']}/")
-        if is_ours and page.path != request.url.path:
-            return path
-    return ""
+    base = f"{request.scope['root_path']}/"
+    page = request.headers.get("referer", "").partition(f"//{request.headers['host']}{base}")[2]
+    return f"{base}{page}" if page and f"{base}{page}" != request.url.path else ""
 
 
 POLL_SECONDS: Final = 0.1

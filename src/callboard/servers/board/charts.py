@@ -55,7 +55,7 @@ def chart_costs(costs: Iterable[tuple[str, str, float]], today: date) -> Chart |
         sums = by_day[f"{shown:%Y%m%d}"]
         others = sum([cost for model, cost in sums.items() if model not in models])
         columns.append((f"{shown:%d %b}", [*[sums[model] for model in models], others]))
-    return _stack("Cost by day and model", [*[each or "no model" for each in models], "others"], columns, format_cost)
+    return _stack("Cost by day and model", [*[each or "No model" for each in models], "Others"], columns, format_cost)
 
 
 def chart_requests(rows: Iterable[RequestRow], now: datetime) -> list[Chart]:
@@ -73,8 +73,8 @@ def chart_requests(rows: Iterable[RequestRow], now: datetime) -> list[Chart]:
     counts = [(label, [float(good[at]), float(failed[at])]) for at, label in enumerate(labels)]
     times = [(label, [median(seconds[at]) if seconds[at] else 0.0]) for at, label in enumerate(labels)]
     charts = [
-        _stack("Requests by minute", ["answered", "failed"], counts, "{:,.0f}".format),
-        _stack("Median seconds of a request", ["seconds"], times, "{:.2f} s".format),
+        _stack("Requests by minute", ["Answered", "Failed"], counts, "{:,.0f}".format),
+        _stack("Median seconds of a request", ["Seconds"], times, "{:.2f} s".format),
     ]
     return [each for each in charts if each]
 

@@ -168,15 +168,11 @@ ORDERS: Final[tuple[JobOrder, ...]] = get_args(JobOrder)
 
 
 class ListedJob(NamedTuple):
-    """A row of the list. `why` says for whom the job waits, or why it ended; `activity` what it does.
-
-    `is_session` is True for a session of the gateway.
-    """
+    """A row of the list. `why` says for whom the job waits, or why it ended; `activity` what it does."""
 
     job: JobSummary
     why: str
     activity: JobActivity | None
-    is_session: bool
 
 
 _CHECKS: Final[Mapping[str, Callable[[str], object]]] = {
@@ -272,16 +268,16 @@ async def _render_parts(board: Board, common: Mapping[str, Any], search: Search)
     every = await _read_sessions(board)
     sessions = select_sessions(every, chosen)
     listed = await list_with_sessions(store, chosen, sessions, order=order, offset=before, limit=PAGE_SIZE + 1)
-    shown = {each.id for each in sessions}
     activities = await read_activities(store.database, [job.id for job in listed if job.state == "running"])
     values: dict[str, Any] = {
         **common,
         "search": search,
         "today": today,
         "rows": [
-            ListedJob(job, describe_state(job, its), activities.get(job.id), job.id in shown)
+            ListedJob(
+                job, describe_state(job, [each for each in questions if each.job_id == job.id]), activities.get(job.id)
+            )
             for job in listed[:PAGE_SIZE]
-            for its in ([each for each in questions if each.job_id == job.id],)
         ],
         "session_count": len(every),
         "has_more": len(listed) > PAGE_SIZE,

@@ -1,4 +1,4 @@
-"""Sessions of the gateway as rows of the list of jobs.
+"""Sessions of the gateway as rows of the list of jobs, with the fields that they share with jobs.
 
 Jobs are in a database and sessions in memory, so a page of both is merged from two ordered lists.
 
@@ -24,7 +24,7 @@ KIND: Final = "session"
 
 def _count_seconds(row: JobSummary) -> float:
     ended = row.completed_at or row.updated_at
-    return -1.0 if row.started_at is None else (ended - row.started_at).total_seconds()
+    return (ended - row.started_at).total_seconds() if row.started_at else -1.0
 
 
 _KEYS: Final[Mapping[JobOrder, Callable[[JobSummary], float]]] = {
@@ -37,32 +37,30 @@ _KEYS: Final[Mapping[JobOrder, Callable[[JobSummary], float]]] = {
 
 def select_sessions(sessions: Iterable[SessionRow], chosen: JobFilter) -> list[JobSummary]:
     """Return the sessions that a filter of jobs selects. A session has no state."""
-    selected = []
-    for each in sessions:
-        row = view_as_job(each)
-        words = " ".join([row.id, row.title, *[name for name, _, _ in each.tools]]).casefold()
-        conditions = (
-            (chosen.states, False),
-            (chosen.kind, chosen.kind == KIND),
-            (chosen.model, chosen.model in each.models),
-            (chosen.day, row.created_at.date() == chosen.day),
-            (chosen.least_cost, (each.cost or 0) >= chosen.least_cost),
-            (chosen.text, chosen.text.casefold() in words),
-        )
-        if all(holds for value, holds in conditions if value):
-            selected.append(row)
-    return selected
+    return [row for each in sessions if _matches(each, row := _view(each), chosen)]
 
 
-def view_as_job(session: SessionRow) -> JobSummary:
-    """Return a session with the fields that it shares with a job. The reason says what is in it."""
-    parts = (format_plural(session.turns, "request"), session.key)
+def _matches(session: SessionRow, row: JobSummary, chosen: JobFilter) -> bool:
+    words = " ".join([row.id, row.title, *[name for name, _, _ in session.tools]]).casefold()
+    conditions = (
+        (chosen.states, False),
+        (chosen.kind, chosen.kind == KIND),
+        (chosen.model, chosen.model in session.models),
+        (chosen.day, row.created_at.date() == chosen.day),
+        (chosen.least_cost, (session.cost or 0) >= chosen.least_cost),
+        (chosen.text, chosen.text.casefold() in words),
+    )
+    return all(holds for value, holds in conditions if value)
+
+
+def _view(session: SessionRow) -> JobSummary:
     begun, ended = to_time(session.at), to_time(session.last_at)
     return JobSummary(
         id=session.identifier,
         kind=KIND,
+        state="completed",
         title=": ".join([each for each in (session.client_name or "Unnamed client", session.question) if each]),
-        reason=" · ".join([each for each in parts if each]),
+        reason=" · ".join([each for each in (format_plural(session.turns, "request"), session.key) if each]),
         model=", ".join(session.models),
         rounds=session.turns,
         usage={"input": session.input, "output": session.output},

@@ -81,7 +81,7 @@ def environment() -> Environment:
     )
     made.globals["assets"] = ASSETS
     made.filters.update(
-        count=format_count,
+        count="{:,}".format,
         plural=format_plural,
         tokens=format_tokens,
         cost=format_cost,
@@ -101,11 +101,6 @@ def environment() -> Environment:
 def render(template: str, values: Mapping[str, Any]) -> Markup:
     """The text of a template, such as `jobs.html`."""
     return Markup(environment().get_template(template).render(values))  # noqa: S704  # the template has escaped it
-
-
-def format_count(number: int) -> str:
-    """1234567 as 1,234,567."""
-    return f"{number:,}"
 
 
 def format_plural(number: int, noun: str) -> str:

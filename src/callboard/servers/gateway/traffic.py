@@ -32,12 +32,12 @@ from callboard.servers.gateway.request_body import run_in_thread_if_large
 from callboard.servers.gateway.request_log import LoggedRequest, RequestLog
 from callboard.servers.gateway.request_view import (
     decode_body,
-    find_dialects,
     make_vector,
     mask_reply,
     read_canisters,
     read_events,
     view_dialect,
+    view_dialects,
     view_request,
     view_row,
     view_session,
@@ -123,7 +123,7 @@ class Traffic:
 
     async def find_dialects(self, identifier: str, place: int) -> tuple[str, ...]:
         """Return the dialects that find a call in answer number `place`."""
-        return await asyncio.to_thread(find_dialects, self._entry(identifier), place)
+        return await asyncio.to_thread(view_dialects, self._entry(identifier), place)
 
     def backends(self) -> list[BackendState]:
         now = monotonic()
