@@ -8,26 +8,26 @@ from pathlib import Path
 
 PACKAGE = Path(__file__).parents[1] / "src/callboard"
 BUDGETS = {
-    "servers": 17_299,
-    "coding": 13_098,
+    "servers": 18_140,
+    "coding": 14_495,
+    "cli": 9_105,
     "wires": 9_032,
-    "cli": 8_384,
-    "jobs": 7_238,
-    "dialects": 6_293,
-    "providers": 4_972,
+    "jobs": 7_375,
+    "dialects": 6_471,
+    "providers": 5_034,
     "mcp": 3_797,
-    "evaluation": 3_268,
+    "evaluation": 3_578,
     "sandbox": 3_200,
-    "agent": 2_499,
+    "agent": 2_508,
     "tools": 2_366,
     "configuration": 2_271,
     "schema": 1_984,
     "modes": 1_969,
     "loop": 1_880,
     "execution": 1_674,
-    "core": 1_397,
-    "telemetry": 1_271,
-    "text": 1_247,
+    "core": 1_401,
+    "telemetry": 1_283,
+    "text": 1_278,
     "testing": 1_037,
     "profiles": 787,
     "adapters": 737,
@@ -35,8 +35,8 @@ BUDGETS = {
     "root": 393,
 }
 """Lines of each room, and of the modules beside the rooms ("root")."""
-FILES = 520
-TEST_LINES = 94_118
+FILES = 546
+TEST_LINES = 96_170
 
 
 def count_lines(folder):
