@@ -84,6 +84,29 @@ def test_a_running_job_is_cancelled_resumed_and_retried(board, jobs, visit):
     expect(state_of(page)).to_have_text("cancelled")
 
 
+def test_a_job_runs_again_with_another_prompt_and_another_model(board, jobs, visit, look):
+    visitor = visit(board)
+    page = open_job(visitor, jobs.submit("Ship it"))
+    expect(page.get_by_role("heading", name="Allow deploy?")).to_be_visible()
+    first = page.url
+    page.get_by_role("link", name="Run again after round 1").click()
+    expect(page.get_by_label("Prompt")).to_have_value("Ship it")
+    look(page)
+    page.get_by_label("Prompt").fill("Ship it all")
+    page.get_by_role("button", name="Run again with this").click()
+    expect(page.get_by_role("heading", name="Ship it all", level=1)).to_be_visible()
+    expect(page.get_by_role("heading", name="Allow deploy?")).to_be_visible()
+    expect(page.locator("#facts")).to_contain_text("after round 1")
+    cancel(page)
+    expect(state_of(page)).to_have_text("cancelled")
+    page.get_by_role("button", name="Run again with changes").click()
+    page.get_by_label("Model").fill("ollama:another")
+    page.get_by_role("button", name="Run again with this").click()
+    expect(page.locator("#facts")).to_contain_text("ollama:another")
+    assert page.url != first
+    cancel(page)
+
+
 def test_two_tabs_see_the_same_and_the_late_answer_is_refused(board, jobs, visit):
     visitor = visit(board)
     identifier = jobs.submit("Ship it")

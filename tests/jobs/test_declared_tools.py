@@ -1,5 +1,7 @@
 """A job keeps the tools that its model saw: once per set, for as long as a job refers to them."""
 
+import asyncio
+
 import pytest
 from sqlalchemy import select, text, update
 from tests.jobs.local_queue import LocalQueue
@@ -9,7 +11,7 @@ from callboard.core import AssistantCanister, ToolDeclaration
 from callboard.errors import CallerError
 from callboard.jobs import declared_tools, tables
 from callboard.jobs.database import Database
-from callboard.jobs.declared_tools import NOT_STORED, encode_tools, read_tools
+from callboard.jobs.declared_tools import NOT_STORED, encode_tools, read_tools, store_tools
 from callboard.jobs.queries import EntryChange
 from callboard.testing import Call, ScriptedModel
 
@@ -67,6 +69,32 @@ async def test_a_job_that_changes_its_tools_all_the_time_stores_a_bounded_number
     job = await store.create("agent")
     await declare(store, job, *[(ToolDeclaration(f"tool_{number}"),) for number in range(5)])
     assert [each.tools[0].name for each in await read_tools(store.database, job.id)] == ["tool_0", "tool_1", "tool_2"]
+
+
+async def test_a_worker_that_takes_over_declares_the_same_set_only_once(store):
+    job = await store.create("agent")
+    for number in (1, 2):  # the first worker died without another word
+        claim = await store.claim(job.id, 1, f"worker {number}")
+        claim.declare((LOOK,))
+        await claim.append([AssistantCanister("done")], rounds=number)
+    assert [(each.entries, each.tools) for each in await read_tools(store.database, job.id)] == [(0, (LOOK,))]
+
+
+async def test_a_write_whose_acknowledgement_was_lost_stores_a_set_once(store):
+    job = await store.create("agent")
+    for _ in range(2):
+        await store.database.run(lambda connection: store_tools(connection, 1, 0, (LOOK,)))
+    assert [each.tools for each in await read_tools(store.database, job.id)] == [(LOOK,)]
+
+
+async def test_a_set_that_is_removed_and_declared_at_once_stays(store):
+    for _ in range(10):
+        old, new = [await store.create("agent") for _ in range(2)]
+        await declare(store, old, (LOOK,))
+        await asyncio.gather(store.remove(old.id), declare(store, new, (LOOK,)))
+        assert [each.tools for each in await read_tools(store.database, new.id)] == [(LOOK,)]
+        await store.remove(new.id)
+    assert count_sets(store.database) == 0
 
 
 def test_large_tools_are_stored_by_their_names(monkeypatch):

@@ -8,10 +8,12 @@ a call that needs approval waits for an answer. A call whose result comes from o
 
 from __future__ import annotations
 
+import asyncio
 import importlib
 import importlib.util
 import sys
 from collections.abc import Container, Mapping
+from contextlib import aclosing
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Final
@@ -27,13 +29,14 @@ from callboard.jobs.job import Completed, DurableJob, Failed, GoesOn, JobKind, O
 from callboard.jobs.journal import JobJournal
 from callboard.jobs.segment import JobSegment, may_pass
 from callboard.loop import GO_ON, Limits, ends_with_model
+from callboard.providers import open_model
 
 KIND: Final = "agent"
 _HINT: Final = "write module:attribute or path.py:attribute, such as my_app.agents:reviewer"
 
 
 class AgentInput(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Input of an agent's job. `limits` replace the limits of the agent."""
+    """Input of an agent's job. `limits` and the name of a `model` replace those of the agent."""
 
     agent: str
     prompt: core.UserCanister
@@ -41,6 +44,7 @@ class AgentInput(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Number of leading entries from an earlier conversation."""
     auxdata: dict[str, Any] = {}
     limits: Limits | None = None
+    model: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """Return the input as JSON for the job's row. Raises CallerError if the auxdata is not JSON."""
@@ -73,8 +77,19 @@ class AgentKind(JobKind):
     async def run(self, segment: JobSegment) -> Outcome:
         job_input = msgspec.convert(segment.job.input, AgentInput)
         agent = self.agents[job_input.agent]
-        if agent.model is not None:
-            segment.check_price(agent.model)
+        if not job_input.model:
+            return await self._run(segment, job_input, agent, agent.model)
+        from callboard.jobs.shared_database import check_options  # noqa: PLC0415  # it imports the coding agents
+
+        check_options({"model": job_input.model}, segment.claim.database)
+        async with aclosing(await asyncio.to_thread(open_model, job_input.model)) as model:
+            return await self._run(segment, job_input, agent, model)
+
+    async def _run(
+        self, segment: JobSegment, job_input: AgentInput, agent: Agent[Any], model: core.Model | None
+    ) -> Outcome:
+        if model is not None:
+            segment.check_price(model)
         history = [*segment.conversation]
         prompt: core.UserCanister | str = job_input.prompt
         start = None
@@ -91,6 +106,7 @@ class AgentKind(JobKind):
         approvals, results = journal.answers(find_waiting_calls(history))
         run = agent.stream(
             prompt,
+            model=model if job_input.model else None,
             history=history,
             journal=journal,
             approvals=approvals,

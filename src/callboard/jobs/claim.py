@@ -84,7 +84,7 @@ class Claim:
     ) -> None:
         self.open_calls = tuple(open_calls)
         self.answers = tuple(answers)
-        self._database = database
+        self.database = database
         self._enqueue = enqueue
         self._stored = stored
         self._clock = clock
@@ -212,7 +212,7 @@ class Claim:
         while self._waiting:
             batch, self._waiting = self._waiting, []
             try:
-                await self._database.run(partial(self._commit, batch))
+                await self.database.run(partial(self._commit, batch))
             except CallboardError as error:
                 self._failure = error
                 for write in [*batch, *self._waiting]:

@@ -103,12 +103,11 @@ class OpenQuestion(Approval, frozen=True, kw_only=True):
 
 
 class EntryChange(NamedTuple):
-    """An entry of a fork that differs: its number, its line, the fork's last entry, and other fields of the job."""
+    """An entry of a fork that differs: its number, its line, and the fork's last entry."""
 
     number: int
     line: str
     last: int
-    fields: Mapping[str, Any] = {}
 
 
 JobOrder: TypeAlias = Literal["newest", "longest", "most expensive"]

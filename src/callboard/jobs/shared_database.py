@@ -70,6 +70,15 @@ def check_directory(directory: str | Path, database: Database) -> None:
         )
 
 
+def is_of_host(model: str) -> bool:
+    """Return whether one of a model's names is a program or a file of the worker's host."""
+    names = [split_provider(each, providers()) for each in model_names(model)] if model else []
+    return any(
+        provider == "command" or (provider == "local" and ("/" in name or name.endswith(".gguf")))
+        for provider, name in names
+    )
+
+
 def check_options(options: Mapping[str, Any], database: Database) -> None:
     """Refuse options of a job that only the worker's user may set.
 
@@ -84,12 +93,8 @@ def check_options(options: Mapping[str, Any], database: Database) -> None:
         return
     refused = [option for name, option in _REFUSED.items() if options.get(name)]
     model = options.get("model")
-    names = model_names(model) if isinstance(model, str) and model else []
-    for provider, name in [split_provider(each, providers()) for each in names]:
-        # A program or a file of the worker's host.
-        if provider == "command" or (provider == "local" and ("/" in name or name.endswith(".gguf"))):
-            refused.append(f"--model {model}")
-            break
+    if isinstance(model, str) and is_of_host(model):
+        refused.append(f"--model {model}")
     if options.get("access"):
         refused.append(f"--access {options['access']}")
     if refused and not load_job_settings().trust_database:

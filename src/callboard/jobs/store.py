@@ -13,6 +13,7 @@ import asyncio
 import secrets
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from types import MappingProxyType
 from typing import Any, Final, Literal, TypeVar
 
 from msgspec.structs import replace
@@ -324,6 +325,7 @@ class DurableStore(JobReader):
         *,
         memory: dict[str, Any] | None = None,
         change: EntryChange | None = None,
+        changes: Mapping[str, Any] = MappingProxyType({}),
     ) -> DurableJob:
         """Create and queue a job with the entries of the first rounds. Its parent is `JOB@ROUND`.
 
@@ -332,6 +334,7 @@ class DurableStore(JobReader):
             at_round: Number of rounds to copy. 0 copies only the initial entries.
             memory: Memory of the new job. The default is the memory of the forked job.
             change: An entry of the copy that differs.
+            changes: Fields of the `JobTemplate` that differ.
 
         Raises:
             CallerError: There is no such job, it is a chat, or it has fewer rounds.
@@ -344,8 +347,7 @@ class DurableStore(JobReader):
         now = self._clock()
         fields = {name: getattr(source, name) for name in JobTemplate.__struct_fields__}
         fields |= {"queue": find_worker_queue(source.queue), "memory": source.memory if memory is None else memory}
-        if change is not None:
-            fields |= change.fields
+        fields |= changes
         parent = f"{source.id}@{at_round}"
         job = JobTemplate(**fields).make_job(new_identifier(now), now, parent=parent, rounds=at_round)
 

@@ -464,3 +464,21 @@ def test_a_job_runs_again_from_a_changed_entry(run, job_store, browser, token):
     refused = browser.post(path, data={"token": token, "entry": "2", "text": "{"})
     assert "not a JSON object" in refused.text
     assert browser.get(f"/board/jobs/{job.id}/entries/99/change").status_code == 404
+
+
+def test_a_job_runs_again_with_another_prompt_and_model(run, job_store, browser, token):
+    job = run(make_ended, job_store, CALL, ResultCanister("shipped", invocation_id="call_1")).job
+    page = browser.get(f"/board/jobs/{job.id}").text
+    assert f'href="/board/jobs/{job.id}/again?round=1"' in page
+    assert "Run again with changes" in page
+    form = browser.get(f"/board/jobs/{job.id}/again?round=1").text
+    assert "Run again after round 1" in form
+    assert "Ship it</textarea>" in form
+    fields = {"token": token, "entry": "1", "round": "1", "text": "Ship less", "model": "openai:gpt-5"}
+    path = f"/board/jobs/{job.id}/change"
+    answer = browser.post(path, data=fields, follow_redirects=False)
+    forked = run(job_store.get, answer.headers["location"].rpartition("/")[2])
+    assert (forked.parent, forked.title, forked.model) == (f"{job.id}@1", "Ship less", "openai:gpt-5")
+    assert len(run(job_store.read_entries, forked.id)) == 3
+    refused = browser.post(path, data={**fields, "model": "command:rm"})
+    assert "a program or a file cannot be chosen" in refused.text

@@ -28,7 +28,7 @@ from callboard.core import AssistantCanister, Event
 from callboard.errors import CallerError
 from callboard.jobs.activity import find_new_pieces, read_activities, read_draft
 from callboard.jobs.declared_tools import merge_tools, read_tools
-from callboard.jobs.job import END_STATES, QUEUE, Approval, DurableJob, JobSummary
+from callboard.jobs.job import CHAT, END_STATES, QUEUE, Approval, DurableJob, JobSummary
 from callboard.jobs.queries import JobReader, JobRound
 from callboard.jobs.streams import Subscription
 from callboard.profiles import format_cost
@@ -317,6 +317,7 @@ async def render_parts(
         ("cancel", "Cancel this job", not job.has_ended),
         ("resume", "Resume", job.state in RESUMABLE),
         ("retry", "Retry as a new job", job.has_ended),
+        ("again", "Run again with changes…", job.has_ended and job.kind != CHAT),
         ("keep", "Keep as a test…", job.has_ended and job.rounds and common["can_keep"]),
     ]
     return {

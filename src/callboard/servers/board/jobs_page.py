@@ -26,12 +26,11 @@ from starlette.routing import BaseRoute, Route
 
 from callboard.errors import CallerError
 from callboard.jobs.activity import JobActivity, read_activities
-from callboard.jobs.changed_fork import fork_with_change, read_changeable
 from callboard.jobs.declared_tools import merge_tools, read_tools
 from callboard.jobs.entries import read_conversation
 from callboard.jobs.job import DurableJob, DurableState, JobSummary
 from callboard.jobs.queries import JobFilter, JobOrder
-from callboard.servers.board import job_page, trace_page
+from callboard.servers.board import again_page, job_page, trace_page
 from callboard.servers.board.browser import Form, PageUpdate, read_number, read_value, send_updates, wait
 from callboard.servers.board.charts import DAYS, chart_costs
 from callboard.servers.board.edited_arguments import read_edited
@@ -113,12 +112,6 @@ def action_routes(board: Board) -> Sequence[BaseRoute]:
             raise HTTPException(400, "choose a round")
         return await _lead_to(request, await board.jobs.store.fork(request.path_params["job"], number))
 
-    async def change(request: Request, form: Form) -> Response:
-        number, job = read_number(form.get("entry", "")) or 0, request.path_params["job"]
-        # A form sends line ends as CR LF.
-        text = form.get("text", "").replace("\r\n", "\n")
-        return await _lead_to(request, await fork_with_change(board.jobs.store, job, number, text))
-
     async def read_reply(request: Request) -> KeptReply:
         job = await board.jobs.store.get(request.path_params["job"])
         entries = await board.jobs.store.read_entries(job.id)
@@ -130,23 +123,15 @@ def action_routes(board: Board) -> Sequence[BaseRoute]:
         await board.start_worker(job)
         return board.redirect(request, f"/jobs/{job.id}")
 
-    async def show_change(request: Request) -> Response:
-        number, job = read_number(request.path_params["number"]) or 0, request.path_params["job"]
-        shown = await board.jobs.store.read_entries(job, number - 1, 1) if number else ()
-        if not shown:
-            raise HTTPException(404, "entry not found")
-        return board.render(request, "change.html", job=job, entry=shown[0], text=read_changeable(shown[0]))
-
     actions = {
         "answer": answer,
         "cancel": cancel,
         "resume": resume,
         "retry": retry,
         "fork": fork,
-        "change": change,
     }
     return [
-        Route("/jobs/{job}/entries/{number}/change", show_change),
+        *again_page.routes(board),
         *keep_routes(board, "/jobs/{job}/keep", read_reply),
         *(Route(f"/jobs/{{job}}/{name}", board.action(handler), methods=["POST"]) for name, handler in actions.items()),
     ]
