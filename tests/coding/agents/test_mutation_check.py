@@ -159,3 +159,11 @@ def test_the_number_of_mutants_is_bounded(monkeypatch):
 @table(("noticed", "survivors", "is_enough"), [(0, 0, True), (0, 1, False), (3, 1, True), (2, 1, False), (9, 3, True)])
 def test_how_much_is_enough(noticed, survivors, is_enough):
     assert MutationResult(noticed, ("a",) * survivors).is_enough is is_enough
+
+
+def test_each_prompt_shows_other_survivors():
+    result = MutationResult(0, ("a", "b", "c"))
+    shown = [
+        [line[2:] for line in result.wish(["t.py"], number).split("\n") if line.startswith("- ")] for number in range(4)
+    ]
+    assert shown == [["a", "b"], ["c", "a"], ["b", "c"], ["a", "b"]]

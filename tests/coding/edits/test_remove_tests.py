@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.tables import table
 
-from callboard.coding.edits.remove_tests import remove_failures, remove_tests
+from callboard.coding.edits.remove_tests import cut_after_assertion, remove_failures, remove_tests
 from callboard.coding.outlines import find_syntax_error
 
 TESTS = {
@@ -118,3 +118,31 @@ def test_what_remains_can_be_parsed_and_is_part_of_the_code(file, failed):
     assert find_syntax_error(remaining, path) is None
     characters = iter(code)
     assert all(each in characters for each in remaining.strip())
+
+
+@table(
+    ("path", "cut", "whole"),
+    [
+        ("a.py", "def test_a():\n    assert f(1)\n    assert f(2", "def test_a():\n    assert f(1)\n"),
+        ("a.py", "def test_a():\n    assert f(1)\n    x = [\n        1,", "def test_a():\n    assert f(1)\n"),
+        ("a.py", "def test_a():\n    x = 1", ""),
+        ("a.test.js", "test('a', () => {\n  assert(f(1));\n  asser", "test('a', () => {\n  assert(f(1));\n});\n"),
+        (
+            "a.test.js",
+            "describe('a', () => {\n  it('b', () => {\n    assert(f(1));\n    asser",
+            "describe('a', () => {\n  it('b', () => {\n    assert(f(1));\n  });\n});\n",
+        ),
+        ("a.test.js", "test('a', () => {\n  assert.equal(f(1), {\n    a: 1", ""),
+    ],
+)
+def test_a_cut_test_ends_after_its_last_whole_assertion(path, cut, whole):
+    assert cut_after_assertion(cut, path) == whole
+
+
+@given(st.sampled_from([("a.py", PYTHON), ("a.test.js", SCRIPT)]), st.data())
+def test_wherever_a_reply_is_cut_the_rest_can_be_parsed(file, data):
+    path, code = file
+    end = data.draw(st.integers(0, len(code)))
+    whole = cut_after_assertion(code[:end], path)
+    assert find_syntax_error(whole, path) is None
+    assert whole.count("assert") <= code[:end].count("assert")

@@ -18,9 +18,10 @@ import msgspec
 from msgspec.structs import replace
 
 from callboard.coding.agents.code_blocks import CodeBlock, file_of_block, parse_code_blocks
+from callboard.coding.agents.prompts import is_test_file
 from callboard.coding.edits.go_imports import fix_go_imports
 from callboard.coding.edits.imports import add_imports
-from callboard.coding.edits.remove_tests import remove_failures
+from callboard.coding.edits.remove_tests import cut_after_assertion, remove_failures
 from callboard.coding.edits.replace_definitions import (
     cut_broken_end,
     list_definitions,
@@ -194,7 +195,7 @@ class CodeBlockApplier:
         if path in self.guarded_files:
             self.failures.append(f"{path} stays as it is: its tests are the measure")
             return None
-        code = cut_broken_end(block.code, path) if block.is_cut else block.code
+        code = _cut(block.code, path) if block.is_cut else block.code
         if path.endswith(".py"):
             others = {name: defined for name, defined in names.items() if name != path}
             code = add_imports(code, others, texts.get(path, ""))
@@ -239,6 +240,12 @@ class CodeBlockApplier:
             return self.workspace.files.read(path, MAX_BYTES)
         except OSError:
             return None
+
+
+def _cut(code: str, path: str) -> str:
+    """Return the whole part of code that was cut off. Only tests may end early: a function would do half its work."""
+    tests = cut_after_assertion(code, path) if is_test_file(path) else ""
+    return tests or cut_broken_end(code, path)
 
 
 def _names(code: str, path: str) -> tuple[str, ...]:

@@ -33,6 +33,7 @@ class BestTests:
     emit: Callable[[Step], None]
 
     def __post_init__(self) -> None:
+        self._wishes = 0
         self.wish = ""
         """End of the next prompt: mistakes that the tests do not notice yet; "" if they notice enough."""
 
@@ -63,7 +64,8 @@ class BestTests:
             applier.take_back()
             self.workspace.tests.mark_changed()
             if not self.best.is_enough:
-                self.wish = self.best.wish([*self.memory.phase.kept_tests])
+                self.wish = self.best.wish([*self.memory.phase.kept_tests], self._wishes)
+                self._wishes += 1
 
     async def _check(self, tests: list[str]) -> MutationResult:
         phase = self.memory.phase

@@ -23,7 +23,7 @@ MIN_SECONDS: Final = 10.0
 """Seconds that the tests of one mutant may take, however fast the tests were before."""
 ENOUGH: Final = 0.75
 """Share of the mutants that good tests notice. Some mutants behave like the code, so no test notices them."""
-MAX_SHOWN: Final = 4
+MAX_SHOWN: Final = 2
 """Unnoticed mutants in a prompt."""
 
 MAX_FILE: Final = 200_000
@@ -50,12 +50,17 @@ class MutationResult(NamedTuple):
         """The result in one line."""
         return f"the new tests notice {self.noticed} of {self.noticed + len(self.survivors)} small mistakes in the code"
 
-    def wish(self, tests: Sequence[str]) -> str:
-        """Return the end of the next prompt, which asks for tests that notice more; `tests` are the files."""
-        listed = "\n".join(f"- {each}" for each in self.survivors[:MAX_SHOWN])
+    def wish(self, tests: Sequence[str], number: int) -> str:
+        """Return the end of the next prompt, which asks for tests that notice more.
+
+        `tests` are the files of tests. Prompts of different numbers show different survivors.
+        """
+        first = number * MAX_SHOWN % max(len(self.survivors), 1)
+        shown = [*self.survivors[first:], *self.survivors[:first]][:MAX_SHOWN]
+        listed = "\n".join(f"- {each}" for each in shown)
         return (
-            f"{' and '.join(tests)} has tests that pass, but they do not notice these mistakes in the code:\n{listed}\n"
-            "Write one test with a new name for each: it passes on the code above, and it fails with the mistake."
+            f"{' and '.join(tests)} has tests that pass, but all of them still pass after this change of the code:\n"
+            f"{listed}\nWrite one short test with a new name. It passes on the code above, and fails after the change."
         )
 
 

@@ -64,6 +64,7 @@ from callboard.loop.repeat_guard import FailedCalls
 from callboard.modes import HallucinatedResultFilter, get_plan
 from callboard.profiles import describe_spent
 from callboard.schema import ArgumentsInvalid
+from callboard.text.display import display_names
 from callboard.tools import Policy
 
 MAX_REFUSALS: Final = 3
@@ -492,7 +493,7 @@ class PhaseRunner:
             self.missing = missing
         elif dropped and not self.pending:
             self.memory.dropped_tests = tuple(dropped)
-            self.emit(Notice(f"left out, since they fail on the code as it is: {', '.join(dropped)}"))
+            self.emit(Notice(f"left out, since they fail on the code as it is: {display_names(dropped)}"))
 
     async def _is_pending_or_applied(self, phase: Phase, applier: CodeBlockApplier) -> bool:
         """Check the evidence, unless somebody has to answer a call first; return whether nothing remains to do."""

@@ -14,6 +14,10 @@ from callboard.coding.edits.replace_definitions import HEAD, dedent_code, parse_
 from callboard.coding.outlines import find_syntax_error
 
 _ASSERTION: Final = re.compile(r"\s*(?:(?:await\s+)?(?:assert\b|expect\()|self\.assert\w+\()")
+_CLOSINGS: Final = ("", "});\n", "  });\n});\n")
+"""Ends of a test after its last assertion."""
+_GOES_ON: Final = ("(", "[", "{", ",", "\\", "=>")
+"""Ends of a line whose statement continues on the next line."""
 _BRACES: Final = re.compile(r"[{}]")
 
 
@@ -62,6 +66,17 @@ def remove_tests(code: str, path: str, failed: Collection[str]) -> str:
     for start, end in reversed(gone):
         del lines[start:end]
     return "\n".join(lines).rstrip() + "\n"
+
+
+def cut_after_assertion(code: str, path: str) -> str:
+    """Return tests up to the last whole assertion, closed, as in a reply that was cut off; "" if that does not parse."""
+    lines = code.split("\n")
+    rows = [
+        row for row, line in enumerate(lines[:-1]) if _ASSERTION.match(line) and not line.rstrip().endswith(_GOES_ON)
+    ]
+    row = rows[-1] if rows else -1
+    texts = ["\n".join([*lines[: row + 1], closing]) for closing in _CLOSINGS] if row >= 0 else []
+    return next((text for text in texts if find_syntax_error(text, path) is None), "")
 
 
 def _remove_assertion(code: str, path: str, name: str, line: str) -> str:
