@@ -16,6 +16,7 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Status
 
 from callboard.errors import CallerError
 from callboard.telemetry import TelemetrySettings, enable, names, switch, wants_telemetry
+from callboard.telemetry.recorder import send_metrics
 
 PROGRAM = Path(__file__).with_name("traced_program.py")
 URL = "http://127.0.0.1:4318"
@@ -184,3 +185,27 @@ def test_where_it_goes_is_what_turns_it_on():
     assert not wants_telemetry(here, {"OTEL_SDK_DISABLED": "true"})
     assert not wants_telemetry(TelemetrySettings(), {})
     assert wants_telemetry(TelemetrySettings(), {"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": URL})
+
+
+def test_a_collector_without_metrics_is_named_once_with_what_helps(caplog):
+    """Phoenix takes traces only."""
+
+    class Refuse(BaseHTTPRequestHandler):
+        def do_POST(self):
+            self.rfile.read(int(self.headers["content-length"]))
+            self.send_error(405)
+
+        def log_message(self, *_):
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Refuse) as server:
+        threading.Thread(target=server.serve_forever).start()
+        provider = send_metrics(f"http://127.0.0.1:{server.server_port}/v1/metrics", 5.0, "callboard")
+        counter = provider.get_meter("test").create_counter("calls")
+        for _ in range(2):
+            counter.add(1)
+            provider.force_flush()
+        provider.shutdown()
+        server.shutdown()
+    hint = "the collector takes no metrics (HTTP 405); OTEL_METRICS_EXPORTER=none turns them off"
+    assert [each.getMessage() for each in caplog.records if "metrics" in each.getMessage()] == [hint]

@@ -183,6 +183,9 @@ def _run(
     from callboard.cli.background import show_submitted, submit_job  # noqa: PLC0415  # not for --help
     from callboard.cli.follow_job import follow_job  # noqa: PLC0415
     from callboard.coding.agents.job_request import JobRequest, read_logs  # noqa: PLC0415
+    from callboard.configuration.settings import CODING_MODEL  # noqa: PLC0415
+    from callboard.providers.local.memory import read_memory  # noqa: PLC0415
+    from callboard.providers.local.recommendation import describe_too_small  # noqa: PLC0415
 
     directory = options.directory.resolve()
     flags = {
@@ -219,7 +222,10 @@ def _run(
         **fields,
     )
     if settings.sources["model"] == "default":
-        display.tell(f"model: {settings.model}, which fixes small bugs; --model names another", "2")
+        expect = "which fixes small bugs" if settings.model == CODING_MODEL else "the best that is installed"
+        display.tell(f"model: {settings.model}, {expect}; --model names another", "2")
+    elif small := describe_too_small(settings.model, read_memory()):
+        display.tell(small, "33")
     if (take := take_request.get()) is not None:
         take(request, options.priority)
         return

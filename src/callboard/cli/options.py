@@ -18,7 +18,7 @@ import typer
 
 from callboard.cli import complete
 from callboard.cli.command_group import ADVANCED
-from callboard.configuration.settings import BY_NAME, CODING_MODEL
+from callboard.configuration.settings import BY_NAME
 from callboard.errors import CallerError
 
 KEY_HINT: Final = "env:NAME or file:PATH hides it from ps"
@@ -86,7 +86,7 @@ def _model_option(default: str) -> Any:
 
 
 Model = Annotated[str, _model_option(BY_NAME["model"].default)]
-CodingModel = Annotated[str, _model_option(CODING_MODEL)]
+CodingModel = Annotated[str, _model_option("the best installed, else qwen2.5-coder-1.5b")]
 BaseUrl = Annotated[str, option(help="A Chat Completions endpoint, such as http://127.0.0.1:8080/v1.")]
 Mode = Annotated[
     str,

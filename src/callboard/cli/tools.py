@@ -164,9 +164,10 @@ class Toolbox:
             for line in (str(error), *getattr(error, "__notes__", ())):
                 self._tell(line)
 
-    def _tell_line(self, line: str) -> None:
+    def _tell_line(self, text: str) -> None:
+        """Print the first line of a warning. The details are those of `callboard mcp list`."""
         # Untrusted: it may quote a server.
-        self._tell(collapse(line, _MAX_LINE_CHARS))
+        self._tell(collapse(text.partition("\n")[0], _MAX_LINE_CHARS))
 
 
 def load_ensembles(specifications: Iterable[str], beside: Path | None) -> list[Ensemble]:

@@ -50,7 +50,8 @@ async def prepare_ensembles(
 
     Args:
         configuration: Ensembles and servers.
-        warn: Called with a line about each server that cannot be connected, and each ensemble without tools.
+        warn: Called with a line about each ensemble without tools, and about each server that cannot be connected.
+            The line about a server is followed by the details.
         options: Arguments of McpEnsemble.
 
     Raises:
@@ -282,7 +283,8 @@ async def _connect_servers(servers: Sequence[McpEnsemble], paths: Sequence[str],
         if isinstance(outcome, Exception):
             if server.settings.required:
                 raise _make_failure("connect", server, outcome) from outcome
-            warn(f"{server.name} has no tools: {outcome}; `callboard mcp list` tries it, and it is set up at {path}")
+            line = f'MCP server "{server.name}" is unreachable. Continuing without it.'
+            warn(f"{line}\n{outcome}; `callboard mcp list` tries it, and it is set up at {path}")
             server.connect_in_background()
         elif isinstance(outcome, BaseException):
             raise outcome

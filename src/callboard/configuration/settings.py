@@ -225,7 +225,7 @@ def load_settings(flags: Mapping[str, Any], cwd: Path, environ: Mapping[str, str
 
 
 def load_coding_settings(flags: Mapping[str, Any], cwd: Path, environ: Mapping[str, str]) -> Settings:
-    """Load the settings of a coding agent, with CODING_MODEL as the default model.
+    """Load the settings of a coding agent. Its default model is the best that is installed and fits, else CODING_MODEL.
 
     Args:
         flags: As in `load_settings`.
@@ -240,7 +240,12 @@ def load_coding_settings(flags: Mapping[str, Any], cwd: Path, environ: Mapping[s
     """
     settings = load_settings(flags, cwd, environ)
     is_default = settings.sources["model"] == settings.sources["base_url"] == "default"
-    return msgspec.structs.replace(settings, model=CODING_MODEL) if is_default else settings
+    if not is_default:
+        return settings
+    from callboard.providers.local.memory import read_memory  # noqa: PLC0415  # only without a model
+    from callboard.providers.local.recommendation import installed_coding_model  # noqa: PLC0415
+
+    return msgspec.structs.replace(settings, model=installed_coding_model(read_memory()) or CODING_MODEL)
 
 
 def _at_variable(variable: str) -> Where:

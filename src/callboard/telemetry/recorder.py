@@ -7,6 +7,7 @@ Law: OpenTelemetry logs errors of a span, and the observed code continues.
 from __future__ import annotations
 
 import atexit
+import logging
 import os
 from collections.abc import Awaitable, Mapping, Sequence
 from importlib.metadata import version
@@ -42,6 +43,8 @@ if TYPE_CHECKING:
 
 _T = TypeVar("_T")
 _KINDS: Final[Mapping[str, OtelKind]] = {each.name.lower(): each for each in OtelKind}
+_NO_METRICS: Final = frozenset({404, 405, 501})
+"""Statuses of a collector that has no address for metrics."""
 _FAILED: Final = Status(StatusCode.ERROR)
 _trace_context: Final = TraceContextTextMapPropagator()
 """Propagates only `traceparent` and `tracestate`, because a client can write anything as baggage."""
@@ -197,8 +200,26 @@ def send_spans(endpoint: str | None, timeout: float | None, service: str) -> Tra
 
 def send_metrics(endpoint: str | None, timeout: float | None, service: str) -> MeterProvider:
     """Return a provider for Callboard's metrics that sends them every OTEL_METRIC_EXPORT_INTERVAL milliseconds."""
+    logging.getLogger(OTLPMetricExporter.__module__).addFilter(_RefusedMetrics())
     reader = PeriodicExportingMetricReader(OTLPMetricExporter(endpoint=endpoint, timeout=timeout))
     return MeterProvider([reader], resource=_resource(service))
+
+
+class _RefusedMetrics(logging.Filter):
+    """Says once what helps if the collector takes no metrics, instead of the SDK's line about each batch."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._has_said = False
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        kind, status, *_ = record.args if isinstance(record.args, tuple) and len(record.args) > 1 else ("", 0)
+        if kind != "metrics" or status not in _NO_METRICS:
+            return True
+        record.msg = "the collector takes no metrics (HTTP %s); OTEL_METRICS_EXPORTER=none turns them off"
+        record.args = (status,)
+        is_first, self._has_said = not self._has_said, True
+        return is_first
 
 
 def without_messages(span: ReadableSpan) -> ReadableSpan:

@@ -69,7 +69,7 @@ async def connect_servers(
         warn(f"without the tools of {', '.join([each.name for each in enabled])}: {error}")
         return []
     ensembles = await prepare_ensembles(
-        {"mcp": enabled}, warn=lambda text: warn(collapse(text, _MAX_WARNING)), result_store=results
+        {"mcp": enabled}, warn=lambda text: warn(collapse(text.partition("\n")[0], _MAX_WARNING)), result_store=results
     )
     return [each for each in ensembles if each.name != RESULTS]
 

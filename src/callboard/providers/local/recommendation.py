@@ -9,9 +9,13 @@ from typing import Final
 import msgspec
 
 from callboard.providers.local.memory import Memory
+from callboard.providers.local.model_files import Place, known_models
 
 CONTEXT: Final = 32768
 """Tokens of context that a recommended model has room for: as much as coding agents need."""
+
+TOO_SMALL: Final = frozenset({"smollm2-135m", "qwen2.5-coder-0.5b"})
+"""Models that coding agents do not use by default."""
 
 
 class RecommendedModel(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -53,3 +57,20 @@ def recommend(memory: Memory) -> RecommendedModel:
     """Return the strongest model that fits into the usable memory, or the smallest model if none fits."""
     models = recommended_models()
     return next((each for each in reversed(models) if each.need <= memory.usable), models[0])
+
+
+def installed_coding_model(memory: Memory) -> str:
+    """Return the strongest installed model for coding agents that fits into the usable memory, "" without one."""
+    names = {each.name for each in known_models().models if Place(each).file.exists()}
+    fitting = [each for each in recommended_models() if each.name in names and each.need <= memory.usable]
+    return next((f"local:{each.name}" for each in reversed(fitting) if each.name not in TOO_SMALL), "")
+
+
+def describe_too_small(model: str, memory: Memory) -> str:
+    """Return what to expect of a model that is too small for coding agents, and the command for a better one."""
+    name = model.partition(",")[0].strip().removeprefix("local:")
+    if name not in TOO_SMALL:
+        return ""
+    better = recommend(memory)
+    command = f" A better one: callboard models pull {better.pull}" if better.name not in TOO_SMALL else ""
+    return f"{name} rarely fixes a bug: it fixed none of 10 small ones.{command}"
