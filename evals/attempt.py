@@ -95,7 +95,7 @@ def attempt(
         return result
     begun = time.monotonic()
     try:
-        with _folder(task, model, keep) as folder:
+        with try_folder(f"{task.name}-{model}", keep) as folder:
             place = Place(lay_out(task, folder / "repository"), folder / "home", go_cache)
             place.home.mkdir()
             begun = time.monotonic()
@@ -125,14 +125,15 @@ def _judge(task: Task, handed: Handed, go_cache: Path) -> Verdict:
 
 
 @contextmanager
-def _folder(task: Task, model: str, keep: Path | None) -> Iterator[Path]:
+def try_folder(label: str, keep: Path | None) -> Iterator[Path]:
+    """Make the folder of a try, which is removed after it unless `keep` is a folder to keep it in."""
     if keep is None:
         with TemporaryDirectory(prefix="callboard-eval-", ignore_cleanup_errors=True) as folder:
             yield Path(folder).resolve()
         return
     keep.mkdir(parents=True, exist_ok=True)
-    label = f"{task.name}-{model}-".replace("/", "-").replace(":", "-")
-    yield Path(mkdtemp(prefix=label, dir=keep)).resolve()
+    label = label.replace("/", "-").replace(":", "-")
+    yield Path(mkdtemp(prefix=f"{label}-", dir=keep)).resolve()
 
 
 def run_agent(command: Sequence[str], cwd: Path, environment: Mapping[str, str], log: Path, limits: Limits) -> str:

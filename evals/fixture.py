@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import subprocess
 import tarfile
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -46,19 +47,24 @@ class Fixture(NamedTuple):
 
 def lay_out(task: Task, root: Path) -> Fixture:
     """Make the repository of a task; a review's branch is one commit on top of `main`."""
-    root.mkdir(parents=True)
-    git(root, "init", "--quiet", "--initial-branch=main")
-    git(root, "config", "user.name", "Ada")
-    git(root, "config", "user.email", "ada@example.com")
-    overlay(task.repository, root)
-    _commit(root, "First version")
-    base = git(root, "rev-parse", "HEAD").strip()
+    fixture = start(task.repository, root)
     if task.kind == "review":
         git(root, "checkout", "--quiet", "-b", task.branch)
         overlay(task.change, root)
         _commit(root, task.description)
         git(root, "checkout", "--quiet", "main")
-    return Fixture(root, base)
+    return fixture
+
+
+def start(files: Files, root: Path) -> Fixture:
+    """Make a repository with files as its first commit."""
+    root.mkdir(parents=True)
+    git(root, "init", "--quiet", "--initial-branch=main")
+    git(root, "config", "user.name", "Ada")
+    git(root, "config", "user.email", "ada@example.com")
+    overlay(files, root)
+    _commit(root, "First version")
+    return Fixture(root, git(root, "rev-parse", "HEAD").strip())
 
 
 def overlay(files: Files, target: Path) -> None:
@@ -69,6 +75,16 @@ def overlay(files: Files, target: Path) -> None:
         if file.is_symlink():
             file.unlink()
         file.write_text(text, "utf-8")
+
+
+def read_tree(folder: Path) -> dict[str, str]:
+    """Read the files of a folder that are text, without links."""
+    texts = {}
+    for each in sorted(folder.rglob("*")):
+        if each.is_file() and not each.is_symlink():
+            with suppress(UnicodeDecodeError):
+                texts[each.relative_to(folder).as_posix()] = each.read_text("utf-8")
+    return texts
 
 
 def git(root: Path, *arguments: str) -> str:

@@ -120,7 +120,7 @@ def run_suite(
         if confined:
             command = [*confinement(folder, go_cache, Path(home)), *command]
         environment = environment or variables(Path(home), go_cache)
-        return read_report(language, *_run(command, folder, environment, bounded=confined))
+        return read_report(language, *execute(command, folder, environment, bounded=confined))
 
 
 def read_report(language: str, code: int, said: str) -> Report:
@@ -132,7 +132,7 @@ def read_report(language: str, code: int, said: str) -> Report:
     return Report(code == 0, passed, failed, "\n".join(said.splitlines()[-20:]))
 
 
-def confinement(*writable: Path, network: bool = False) -> list[str]:
+def confinement(*writable: Path, readable: Sequence[Path] = (), network: bool = False) -> list[str]:
     """What a command is put behind so that it changes these folders alone. Empty without bubblewrap.
 
     It reads what its user reads: this is a guard against accidents of a model, no wall.
@@ -142,7 +142,7 @@ def confinement(*writable: Path, network: bool = False) -> list[str]:
     command = [bwrap, "--die-with-parent", "--unshare-pid", "--unshare-ipc"]
     command += [] if network else ["--unshare-net"]
     command += ["--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--tmpfs", "/dev/shm", "--tmpfs", "/tmp"]
-    for each in (ENVIRONMENT, Path(sys.prefix)):
+    for each in (ENVIRONMENT, Path(sys.prefix), *readable):
         command += ["--ro-bind-try", str(each), str(each)]  # it may be below /tmp
     for each in writable:
         each.mkdir(parents=True, exist_ok=True)
@@ -167,7 +167,14 @@ def _bundled() -> Path:
     return Path(spec.origin).parent / "_bin" if spec and spec.origin else Path("/nonexistent")
 
 
-def _run(command: Sequence[str], folder: Path, environment: Mapping[str, str], *, bounded: bool) -> tuple[int, str]:
+def execute(
+    command: Sequence[str],
+    folder: Path,
+    environment: Mapping[str, str],
+    *,
+    bounded: bool,
+    seconds: float = SECONDS,
+) -> tuple[int, str]:
     """The exit code, and what was printed; what hangs is killed with all that it started."""
     with TemporaryFile() as printed:
         process = subprocess.Popen(
@@ -183,7 +190,7 @@ def _run(command: Sequence[str], folder: Path, environment: Mapping[str, str], *
             with suppress(ProcessLookupError):
                 resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (FILE, FILE))
         try:
-            code = process.wait(SECONDS)
+            code = process.wait(seconds)
         except subprocess.TimeoutExpired:
             code = -1
         finally:
