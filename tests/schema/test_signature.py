@@ -8,7 +8,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Optional
 
 import pytest
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator
 from tests.tables import table
 from typing_extensions import TypedDict
 
@@ -454,3 +454,34 @@ CLOSED = {"additionalProperties": False}
 )
 def test_what_is_left(schema, small):
     assert simplify(schema) == small
+
+
+def test_a_validator_of_the_user_gets_coerced_values():
+    def f(count: Annotated[int, BeforeValidator(lambda value: value if isinstance(value, int) else -1)]) -> None: ...
+
+    assert derive(f).validate({"count": "5"}) == {"count": 5}
+
+
+class Narrow(BaseModel):
+    size: int = 7
+
+
+class Wide(BaseModel):
+    model_config = ConfigDict(extra="allow")
+
+    label: str
+
+
+def test_a_null_counts_as_absent_although_another_choice_accepts_any_member():
+    def f(shape: Narrow | Wide) -> None: ...
+
+    assert derive(f).validate({"shape": {"label": "a", "size": None}}) == {"shape": Wide(label="a")}
+
+
+def test_what_is_valid_and_what_has_to_be_coerced_give_the_same_values():
+    def f(point: Point, tags: dict[str, int] | None = None) -> None: ...
+
+    validate = derive(f).validate
+    expected = {"point": Point(1, 2), "tags": {"a": 1}}
+    assert validate({"point": {"x": 1, "y": 2}, "tags": {"a": 1}}) == expected
+    assert validate({"point": '{"x": 1.0, "y": "2"}', "tags": {"a": "1"}}) == expected

@@ -30,7 +30,7 @@ import msgspec
 
 from callboard.core import InvocationCanister
 from callboard.dialects.text_buffer import EndOfText, Reading
-from callboard.text.json_value import Brackets
+from callboard.text.json_value import STRING_TEXT, Brackets
 from callboard.text.marker_pattern import MarkerPattern, Match
 
 if TYPE_CHECKING:
@@ -92,7 +92,10 @@ def read_arguments(state: ParseState, call: OpenCall) -> Reading[None]:
             buffer.drop()
             if closed:
                 return
-            yield
+            if brackets.is_in_string:
+                yield from buffer.write_plain(STRING_TEXT, call.write)
+            else:
+                yield
     except EndOfText:
         state.abandon()
         raise

@@ -40,7 +40,6 @@ class ParseState:
         "current_frame",
         "expected_closers",
         "fence",
-        "idle_pattern",
         "in_inner_fence",
         "is_list_broken",
         "line_continues",
@@ -80,8 +79,6 @@ class ParseState:
         """Reasoning to emit before the next call."""
         self.certain_events: list[Event] | None = None
         """The events before a possible call inside reasoning, which may be a thought."""
-        self.idle_pattern: re.Pattern[str] | None = None
-        """If nothing is held, text without a match of this pattern is emitted unread."""
 
     def open(self, name: str, identifier: str = "", *, declared: bool = False, end: int | None = None) -> OpenCall:
         """Begin a call with all text that was read and not emitted. Its head ends at `end`, by default here.
@@ -166,11 +163,11 @@ class ParseState:
         if not buffer.is_holding:
             buffer.emit()
             if self.certain_events is None:
-                self.idle_pattern = starts
+                buffer.idle_pattern = starts
         try:
             yield
         finally:
-            self.idle_pattern = None
+            buffer.idle_pattern = None
 
     def take_events(self) -> list[Event]:
         """Return the certain events, once."""

@@ -80,10 +80,13 @@ class Parser:
     def feed(self, text: str, /) -> list[Event]:
         """Return the events that are certain with this `text`."""
         state = self._state
-        idle = state.idle_pattern
+        buffer = state.buffer
+        idle = buffer.idle_pattern
         if self._untouched or (idle is not None and idle.search(text) is None):
-            offsets = state.buffer.skip(text)
-            return [state.buffer.piece_type(text, offsets=offsets)] if text else []
+            offsets = buffer.skip(text)
+            return [buffer.piece_type(text, offsets=offsets)] if text else []
+        if buffer.plain_pattern is not None and buffer.pass_plain(text):
+            return state.take_events()
         if len(text) <= _SLICE:
             self._push(text)
         else:

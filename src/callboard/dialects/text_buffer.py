@@ -14,7 +14,7 @@ Law: each character is read a constant number of times.
 from __future__ import annotations
 
 import re
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from typing import TypeAlias, TypeVar
 
 from callboard.core import Event, Note, NoteKind, ReasoningPiece, TextPiece
@@ -35,6 +35,8 @@ _NO_BLANK = re.compile(r"\S")
 _NEVER = 1 << 62
 
 T = TypeVar("T")
+Write: TypeAlias = Callable[[str, int], object]
+"""Takes the next text of a call and the offset of its end."""
 Reading: TypeAlias = Generator[None, None, T]
 """A generator that waits for text and returns what it has read."""
 
@@ -66,8 +68,11 @@ class TextBuffer:
         "at",
         "base",
         "discards",
+        "idle_pattern",
         "out",
         "piece_type",
+        "plain_pattern",
+        "plain_write",
         "text",
     )
 
@@ -78,6 +83,11 @@ class TextBuffer:
         self.out: list[Event] = []
         self.piece_type: type[TextPiece | ReasoningPiece] = TextPiece
         """The event class for emitted text: TextPiece or ReasoningPiece."""
+        self.idle_pattern: re.Pattern[str] | None = None
+        """While the reader waits, text without a match of this pattern is emitted instead of read."""
+        self.plain_pattern: re.Pattern[str] | None = None
+        """While the reader waits, text that this pattern matches is passed to `plain_write` instead of read."""
+        self.plain_write: Write | None = None
         self._recent: list[str] = []
         """Pieces of emitted text since the last call, with at least the last MAX_BEFORE characters."""
         self.discards = False
@@ -123,6 +133,18 @@ class TextBuffer:
         self.at = self._pending_at = 0
         self._remember(text)
         return begin, self.base
+
+    def pass_plain(self, text: str) -> bool:
+        """Pass text to `plain_write` if it is plain and there is room for it."""
+        end = self.base + len(self.text) + len(text)
+        if self.plain_pattern is None or self.plain_write is None or end > self._limit or end > self._record_limit:
+            return False
+        if self.plain_pattern.fullmatch(text) is None:
+            return False
+        self.push(text)
+        self.at = len(text)
+        self.plain_write(text, end)
+        return True
 
     def unread(self, text: str) -> None:
         """Put back the last characters that were read."""
@@ -227,6 +249,14 @@ class TextBuffer:
         return self._limit < _NEVER
 
     # Reading.
+
+    def write_plain(self, plain: re.Pattern[str], write: Write) -> Reading[None]:
+        """Wait for more text, when all text is read. Text that `plain` matches is passed to `write`."""
+        self.plain_pattern, self.plain_write = plain, write
+        try:
+            yield
+        finally:
+            self.plain_pattern = self.plain_write = None
 
     def skip_blank(self) -> Reading[None]:
         """Read white space."""

@@ -318,7 +318,7 @@ def coerce_arguments(coerce: Callable[[Any], Any], arguments: dict[str, Any]) ->
 def encode(arguments: dict[str, Any]) -> bytes:
     """Return the arguments as JSON. Raises ArgumentsInvalid if they are not JSON."""
     try:
-        return msgspec.json.encode(arguments, enc_hook=as_plain_json)
+        return _encoder.encode(arguments)
     except RecursionError:
         raise ArgumentsInvalid([((), TOO_DEEP)]) from None
     except (TypeError, ValueError):  # a lone surrogate is a ValueError
@@ -330,3 +330,6 @@ def as_plain_json(value: Any) -> Any:
     if isinstance(value, Mapping):
         return dict(value)
     raise TypeError(f"{type(value).__name__} is not JSON")
+
+
+_encoder = msgspec.json.Encoder(enc_hook=as_plain_json)

@@ -53,7 +53,9 @@ class Derived:
     `adapter` is pydantic's, and `defaults` are those of the parameters.
     """
 
-    __slots__ = ("_coerce", "_defaults", "_extra", "_lenient", "_parse", "_refusal", "description", "schema")
+    __slots__ = (
+        "_coerce", "_coerces_later", "_defaults", "_extra", "_lenient", "_parse", "_refusal", "description", "schema",
+    )  # fmt: skip
 
     def __init__(
         self, description: str, schema: Schema, adapter: TypeAdapter[Any], defaults: Mapping[str, Any]
@@ -65,6 +67,8 @@ class Derived:
         self._coerce = compile_coercion(schema, fill=False)
         self._extra: Literal["forbid"] | None = None if is_open(schema) else "forbid"
         self._lenient = has_numeric_choice(schema)  # because pydantic accepts true for 1 there
+        # Arguments that are valid need no coercion, unless other members or a validator of the user accept them.
+        self._coerces_later = not (self._lenient or is_open(schema) or _has_functions(adapter.core_schema))
         self._parse = adapter.validator.validate_json
         self._refusal = ValidationError
         self._defaults = defaults
@@ -74,7 +78,13 @@ class Derived:
 
         Raises ArgumentsInvalid with every mistake.
         """
-        encoded = encode(coerce_arguments(self._coerce, as_object(arguments)))
+        arguments = as_object(arguments)
+        if self._coerces_later:
+            try:
+                return {**self._defaults, **self._parse(encode(arguments), strict=True, extra=self._extra)}
+            except self._refusal:
+                pass
+        encoded = encode(coerce_arguments(self._coerce, arguments))
         try:
             values = self._parse(encoded, strict=True, extra=self._extra)
         except self._refusal as error:
@@ -304,6 +314,18 @@ def simplify(schema: Schema) -> dict[str, Any]:
     ordered = {key: small[key] for key in _ORDER if key in small} | small
     shared = {name: smaller(definition) for name, definition in definitions.items() if uses[name] > 1}
     return {**ordered, "$defs": shared} if shared else ordered
+
+
+def _has_functions(schema: Any) -> bool:
+    """Whether a schema of pydantic-core calls a function that may accept more than the JSON Schema says."""
+    if isinstance(schema, list | tuple):
+        return any(map(_has_functions, schema))
+    if not isinstance(schema, dict):
+        return False
+    kind = schema.get("type")
+    if isinstance(kind, str) and kind.startswith("function-"):
+        return True
+    return any(_has_functions(part) for name, part in schema.items() if name != "metadata")
 
 
 def is_open(schema: Schema) -> bool:

@@ -12,12 +12,11 @@ import json
 import re
 from enum import Enum, auto
 
-from callboard.text.json_value import Brackets
+from callboard.text.json_value import STRING_STOP, Brackets
 
 MAX_KEY = 256
 """Characters; a longer key is broken."""
 
-_STRING = re.compile(r'["\\]')
 _SCALAR = re.compile(r"[,}\]\s]")
 _SPACE = " \t\r\n"
 
@@ -85,6 +84,13 @@ class JsonObject:
         self._value = Brackets()
         self._key: list[str] = []
         self._escaped = False
+
+    @property
+    def is_in_string(self) -> bool:
+        """True if the next text belongs to a string of a value, as far as it matches `STRING_TEXT`."""
+        if self._state is _State.DEEP:
+            return self._value.is_in_string
+        return self._state is _State.STRING and not self._escaped
 
     def enter(self) -> None:
         self.levels += 1
@@ -174,7 +180,7 @@ class JsonObject:
         if self._escaped and at < size:
             self._escaped = False
             at += 1
-        while (match := _STRING.search(text, at)) is not None:
+        while (match := STRING_STOP.search(text, at)) is not None:
             at = match.end()
             if match[0] == '"':
                 return at, True

@@ -10,7 +10,10 @@ from __future__ import annotations
 import re
 
 _NEXT = re.compile(r'["{}\[\]<]')
-_STRING = re.compile(r'["\\]')
+STRING_STOP = re.compile(r'["\\]')
+"""Matches characters with a meaning in a string."""
+STRING_TEXT = re.compile(r'(?:[^"\\]++|\\.)*+', re.DOTALL)
+"""Matches text in a string, with whole escapes."""
 _MARKED = "|/｜"
 """Characters that make the previous character the start of a marker."""
 _PARTNER = {"}": "{", "]": "["}
@@ -31,6 +34,11 @@ class Brackets:
         self._in_string = False
         self._escaped = False
 
+    @property
+    def is_in_string(self) -> bool:
+        """True if the next text belongs to a string, as far as it matches `STRING_TEXT`."""
+        return self._in_string and not self._escaped
+
     def step(self, text: str, at: int) -> tuple[bool, int]:
         size = len(text)
         while True:
@@ -38,7 +46,7 @@ class Brackets:
                 if self._escaped and at < size:
                     self._escaped = False
                     at += 1
-                while (match := _STRING.search(text, at)) is not None:
+                while (match := STRING_STOP.search(text, at)) is not None:
                     at = match.end()
                     if match[0] == '"':
                         self._in_string = False

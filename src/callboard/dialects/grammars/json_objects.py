@@ -36,7 +36,7 @@ from callboard.dialects.parse_state import ParseState
 from callboard.dialects.text_buffer import EndOfText, NotACall, Reading
 from callboard.text.json_object import JsonObject, Token
 from callboard.text.json_string import JsonString
-from callboard.text.json_value import Brackets
+from callboard.text.json_value import STRING_TEXT, Brackets
 from callboard.text.marker_pattern import MarkerPattern, Match, compile_marker
 
 
@@ -175,7 +175,8 @@ def _is_schema(arguments: Mapping[str, Any], schema: Mapping[str, Any]) -> bool:
     """Whether the object describes the arguments of a tool with that schema instead of giving them."""
     if any(key in arguments for key in keys_of(schema)):
         return False
-    described = isinstance(arguments.get("properties"), dict) or "$ref" in arguments
+    reference = arguments.get("$ref")
+    described = isinstance(arguments.get("properties"), dict) or (isinstance(reference, str) and reference[:1] == "#")
     return described or arguments.get("type") == "object"
 
 
@@ -414,7 +415,10 @@ class _Object:
                 self._state.close()
                 raise NotACall
             try:
-                yield
+                if members.is_in_string:
+                    yield from buffer.write_plain(STRING_TEXT, lambda piece, _: pieces.append(piece))
+                else:
+                    yield
             except EndOfText:
                 call = self._open(self._from)
                 call.write("".join(pieces), buffer.offset)
@@ -447,7 +451,10 @@ class _Object:
             if token is Token.BROKEN:
                 self._state.close()
                 raise NotACall
-            yield
+            if members.is_in_string:
+                yield from buffer.write_plain(STRING_TEXT, call.write)
+            else:
+                yield
 
     def _calls(self) -> Reading[None]:
         """Read a list of calls."""

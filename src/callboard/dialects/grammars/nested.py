@@ -8,6 +8,7 @@ Law: certain parts of a string are emitted as they arrive; a value of another ty
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
@@ -126,8 +127,7 @@ class _Arguments:
                 self._call.write(json, buffer.offset)
         else:
             value = Value(None if again else self._call, types_of(self._schema, key))
-            while (piece := (yield from self._text(key))) is not None:
-                value.write(piece, buffer.offset)
+            yield from self._text(key, value)
             fits = value.call is None or value.close(buffer.offset, _EMPTY)
         self._call.flush(buffer.out)  # before the note, whose position must not depend on how the text is split
         if not fits:
@@ -136,27 +136,27 @@ class _Arguments:
             buffer.note("dropped", f"{self._call.name} has another {key}", begin)
         self._in_value = False
 
-    def _text(self, key: str) -> Reading[str | None]:
-        """Read characters of a text in a tag. Return None after its closing tag, or before a tag that closes more."""
+    def _text(self, key: str, value: Value) -> Reading[None]:
+        """Read the text in a tag and its closing tag, or up to a tag that closes more."""
         buffer, nested = self._buffer, self._nested
+        plain = re.compile(f"[^{re.escape(nested.before[0])}]*+")
         while True:
             at = buffer.text.find(nested.before[0], buffer.at)
             end = len(buffer.text) if at < 0 else at
             if end > buffer.at:
-                piece = buffer.text[buffer.at : end]
+                value.write(buffer.text[buffer.at : end], buffer.base + end)
                 buffer.at = end
-                return piece
             if at < 0:
-                yield
+                yield from buffer.write_plain(plain, value.write)
                 continue
             match = yield from buffer.match_first(nested.tags[:1])
             closed = match[1].fields["key"] if match else ""
             if match:  # the marker is a token that no text contains, so a tag with another name closes the text as well
                 if closed not in {nested.call, nested.section} or closed == key:
                     buffer.at = match[1].end
-                return None
+                return
             buffer.at += 1
-            return nested.before[0]
+            value.write(nested.before[0], buffer.offset)
 
     def _tree(self, key: str) -> Reading[str]:
         """Return the JSON of a value that consists of tags, read with its closing tag."""

@@ -7,16 +7,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import cache
 
 import msgspec
 
 from callboard.dialects.call_builder import escape_json, quote_json
-from callboard.dialects.text_buffer import EndOfText, Reading, TextBuffer
-
-Write = Callable[[str, int], None]
-"""A function that takes JSON, and the offset up to which it was read."""
+from callboard.dialects.text_buffer import EndOfText, Reading, TextBuffer, Write
 
 MAX_DEPTH = 500
 _LAST = 0x10FFFF
@@ -42,6 +39,9 @@ _SIMPLE = {
     '"': '"',
     "/": "/",
 }
+_ESCAPE = re.compile(r"(\\.)")
+_SAME_ESCAPE = r'|\\[\\"nrtbf]'
+"""Matches escapes that JSON spells alike."""
 _WORD_ENDS = r"\s,:=\[\]{}()\"'<"
 _BARE_ENDS = r",\]})\n"
 _WORDS = {
@@ -277,6 +277,8 @@ class LiteralToJson:
         buffer = self._buffer
         escapes = not raw and quote in self._literals.escapes
         stop = _class(re.escape(quote[0]) + (r"\\" if escapes else ""))
+        plain = re.compile(f"(?:[^{stop.pattern[1:]}++{_SAME_ESCAPE * escapes})*+")
+        spell = _escape_rest if escapes else escape_json
         write('"', buffer.offset)
         while True:
             at = buffer.at
@@ -286,7 +288,7 @@ class LiteralToJson:
                 write(escape_json(buffer.text[at:end]), buffer.base + end)
                 buffer.at = end
             if match is None:
-                yield
+                yield from buffer.write_plain(plain, lambda text, end: write(spell(text), end))
             elif match[0] == "\\" and escapes:
                 yield from self._escape(write)
             elif buffer.text.startswith(quote, end):
@@ -321,6 +323,13 @@ class LiteralToJson:
         text, size = spelled
         buffer.at += size
         write(escape_json(text), buffer.offset)
+
+
+def _escape_rest(text: str) -> str:
+    """Escape the text between escapes that JSON spells alike."""
+    if "\\" not in text:
+        return escape_json(text)
+    return "".join([each if each.startswith("\\") else escape_json(each) for each in _ESCAPE.split(text)])
 
 
 def _decode_escape(text: str, at: int) -> tuple[str, int] | None:

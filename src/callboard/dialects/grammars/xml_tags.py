@@ -240,6 +240,7 @@ class _Arguments:
         self._closing = compile_marker(end, tags.after_value)
         self._own = compile_marker(end)
         char = end[0]
+        plain = re.compile("[^" + re.escape(char) + "\n" * tags.newlines + "]*+")
         if tags.newlines and (yield from buffer.peek()) == "\n":
             buffer.at += 1
         buffer.drop()
@@ -253,11 +254,14 @@ class _Arguments:
                 value.write(buffer.text[at:to], buffer.base + to)
                 buffer.at = to
                 buffer.drop()
-            if tag < 0:
+            if tag >= 0:
+                # The position is at the tag, or at the newline before it.
+                if (yield from self._ends_at(tag - to, value)):
+                    break
+            elif buffer.at < len(buffer.text):
                 yield
-            # The position is at the tag, or at the newline before it.
-            elif (yield from self._ends_at(tag - to, value)):
-                break
+            else:
+                yield from buffer.write_plain(plain, value.write)
         self._finish_value(key, value)
         self._in_value = False
 
