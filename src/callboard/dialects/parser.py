@@ -145,9 +145,13 @@ def parse(
 
 
 def find_dialects(text: str, tools: Iterable[ToolDeclaration]) -> tuple[str, ...]:
-    """Return the names of all dialects that find a call of these tools in a text.
+    """Return the names of all dialects that find a call in a text.
 
     This takes 10 ms for a text of 5,000 characters. The first use takes 0.3 s longer.
+
+    Args:
+        text: The text of a reply.
+        tools: The declared tools.
     """
     declared = tuple(tools) if text else ()
 

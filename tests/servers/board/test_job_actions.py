@@ -76,7 +76,7 @@ def test_an_answer_lets_the_job_go_on(run, job_store, post, form, expected):
     [
         ({"digest": "d0", "verdict": "allow"}, "the call has changed since"),
         ({"digest": "d1", "verdict": "allow", "call": "call_9"}, "asks about no such call"),
-        ({"digest": "d1", "verdict": "edit", "arguments": "[1]"}, "as one JSON object"),
+        ({"digest": "d1", "verdict": "edit", "arguments": "[1]"}, "as one object"),
         ({"digest": "d1", "verdict": "perhaps"}, "choose allow or deny"),
         ({"digest": "d1"}, "choose allow or deny"),
     ],

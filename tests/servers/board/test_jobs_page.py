@@ -29,7 +29,8 @@ def test_a_list_of_one_state(run, job_store, browser):
     waiting = run(make_waiting, job_store)
     assert rows(browser.get("/board/jobs?state=waiting").text) == [waiting.id]
     assert len(rows(browser.get("/board/jobs?state=<script>").text)) == 2
-    assert "No jobs match." in browser.get("/board/jobs?state=failed").text
+    assert "No failed jobs." in browser.get("/board/jobs?state=failed").text
+    assert "No jobs match." in browser.get("/board/jobs?state=failed&text=x").text
 
 
 def test_older_jobs_are_on_pages_of_their_own(run, job_store, browser):

@@ -74,7 +74,7 @@ def read_edited(approvals: Sequence[Approval], form: Form) -> tuple[Sequence[Arg
     if fields and fields[0].name == _ALL:
         arguments = read_object(fields[0].text.strip() or "null")
         if arguments is None:
-            return [fields[0]._replace(mistake="Write all arguments as one JSON object.")], {}
+            return [fields[0]._replace(mistake="This is not valid JSON. Enter all arguments as one object.")], {}
         reason = "; ".join([f"{each.path}: {each.message}" for each in find_mistakes(approval, arguments)])
         return [fields[0]._replace(mistake=reason)], arguments
     arguments, mistakes = {}, {}
