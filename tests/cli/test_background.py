@@ -86,7 +86,7 @@ def test_a_worker_runs_the_jobs_and_is_started_once(place, repository, typed):
     first, job, second, other = asyncio.run(scenario())
     assert "== completed" in second.stdout
     log = place / "jobs.db-coding-worker.log"
-    assert f"started a worker, which ends when it is idle; its log is {log}" in first.stderr
+    assert f"Started a background worker. Log: {log}" in first.stderr
     assert "a worker was started" not in second.stderr
     for each in (job, other):
         assert (each.state, each.kind, each.rounds, each.calls) == ("completed", "debug", 1, 1), each.error

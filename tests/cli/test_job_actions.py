@@ -73,7 +73,7 @@ def test_the_newest_job_of_a_directory_is_named_last(invoke, refuse, tmp_path, m
 )
 def test_a_job_that_no_worker_has_taken_says_what_to_start(invoke, kind, queue, command):
     job = make(lambda store: store.create(kind, queue=queue))
-    assert f"it waits for a worker: {command}\n" in invoke("jobs", "show", job.id).stdout
+    assert f"Waiting for a worker. Start one: {command}\n" in invoke("jobs", "show", job.id).stdout
 
 
 def test_a_retry_is_a_new_job_with_the_same_input(invoke):
@@ -90,9 +90,9 @@ def test_a_retry_is_a_new_job_with_the_same_input(invoke):
     [
         (
             agent_queue("crew:clerk"),
-            "it waits for a worker: callboard worker --agents crew:clerk; callboard jobs watch ",
+            "Waiting for a worker. Start one: callboard worker --agents crew:clerk. Follow it with: callboard jobs watch ",
         ),
-        (host_queue(), "a worker runs it; callboard jobs watch "),
+        (host_queue(), "A worker runs it. Follow it with: callboard jobs watch "),
     ],
 )
 @pytest.mark.parametrize("command", ["retry JOB", "fork JOB@1"])
@@ -187,7 +187,7 @@ def test_a_record_of_an_earlier_version_is_refused_and_can_be_deleted(invoke, re
 def test_jobs_are_deleted_when_they_have_ended(invoke, refuse):
     waits, ended = make(make_waiting), make(make_ended)
     assert "callboard jobs cancel" in refuse("jobs", "rm", "--yes", ended.id, waits.id)
-    assert "there is no terminal to ask" in refuse("jobs", "rm", ended.id)
+    assert "no terminal to confirm in" in refuse("jobs", "rm", ended.id)
     assert listed() == [ended.id, waits.id]
     assert invoke("jobs", "rm", "--yes", ended.id, ended.id).stderr == f"{ended.id}: deleted\n"
     assert listed() == [waits.id]

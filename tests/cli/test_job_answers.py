@@ -32,9 +32,9 @@ def test_what_will_run_is_shown_with_its_digest_and_the_job_goes_on(invoke):
     assert done.exit_code == 0, done.exception
     assert done.stderr.splitlines() == [
         "it is live",
-        'deploy {"to": "prod"}',
+        'Run deploy? {"to": "prod"}',
         "call call_1, digest d-call_1",
-        f"{job.id}: continues; callboard jobs watch {job.id} shows it",
+        f"Continuing. Follow it with: callboard jobs watch {job.id}",
     ]
     assert [(each.verdict, each.edited) for each in approvals(job)] == [("allow", None)]
     job = read(lambda store: store.get(job.id))
@@ -45,14 +45,14 @@ def test_what_is_invisible_is_spelled_out_before_it_is_approved(invoke):
     call = InvocationCanister(identifier="c1", name="deploy\u3164", arguments={})
     job = make(make_waiting, ask(call, why="it is\u202e live\ufe0f", digest=""))
     done = invoke("jobs", "approve", job.id, "--yes")
-    assert done.stderr.splitlines()[:2] == ["it is\\u202e live\\ufe0f", "deploy\\u3164 {}"]
+    assert done.stderr.splitlines()[:2] == ["it is\\u202e live\\ufe0f", "Run deploy\\u3164? {}"]
 
 
 def test_arguments_can_be_edited(invoke):
     job = make(make_waiting)
     done = invoke("jobs", "approve", job.id[:-2], "--edit", '{"to": "test"}', "--yes", "--json")
     assert done.exit_code == 0, done.exception
-    assert 'deploy {"to": "test"}' in done.stderr
+    assert 'Run deploy? {"to": "test"}' in done.stderr
     assert json.loads(done.stdout)["state"] == "pending"
     assert [each.edited for each in approvals(job)] == [{"to": "test"}]
 
@@ -72,7 +72,7 @@ def test_a_question_gets_a_text(invoke):
 def test_of_several_one_is_named_and_the_job_waits_for_the_rest(invoke, refuse):
     job = make(make_waiting, ask(), ask(ANOTHER))
     assert "several calls wait: call_1 (deploy), call_2 (deploy)" in refuse("jobs", "deny", job.id)
-    assert "waits for more answers" in invoke("jobs", "deny", job.id, "call_2").stderr
+    assert "Waiting for more answers" in invoke("jobs", "deny", job.id, "call_2").stderr
     assert invoke("jobs", "deny", job.id).exit_code == 0
     assert [each.verdict for each in approvals(job)] == ["deny", "deny"]
 
@@ -80,7 +80,7 @@ def test_of_several_one_is_named_and_the_job_waits_for_the_rest(invoke, refuse):
 def test_nobody_allows_what_was_not_shown(refuse):
     job = make(make_waiting)
     why = refuse("jobs", "approve", job.id)
-    assert "there is no terminal to ask" in why
+    assert "no terminal to confirm in" in why
     assert f"callboard jobs approve {job.id} call_1 --digest d-call_1" in why
     assert [each.verdict for each in approvals(job)] == [""]
 

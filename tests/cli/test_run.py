@@ -95,7 +95,7 @@ async def test_a_model_that_is_silent_is_reported_until_it_speaks(monkeypatch):
 def test_arguments_that_do_not_fit_are_shown_once(ask, toolbox):
     wrong = CALL.replace("6", '"six"')
     result, _ = ask("6 times 7?", "--tools", toolbox, replies=[wrong, "It is 42."])
-    assert result.stderr.count("Input should be a valid integer") == 1
+    assert result.stderr.count("expected a valid integer") == 1
     assert "note (alert)" not in result.stderr
 
 

@@ -25,7 +25,7 @@ def test_a_project_is_trusted_and_no_longer(invoke, own, project, monkeypatch):
 
 def test_nothing_is_trusted_unseen(invoke, own, project, tmp_path):
     for arguments, why in (
-        ([str(project)], "--yes: there is no terminal to confirm on"),
+        ([str(project)], "--yes: no terminal to confirm in"),
         ([str(tmp_path), "--yes"], "the directory has no callboard.toml and no skills"),
         ([str(project), "--remove"], "the project is not trusted"),
     ):

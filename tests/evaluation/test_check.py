@@ -65,7 +65,7 @@ MALFORMED = InvocationCanister("1", "weather", None, '{"city": ')
 @table(
     ("calls", "label", "why"),
     [
-        ([], "no_call", "none was"),
+        ([], "no_call", "got none"),
         ([call("note", text="Oslo")], "wrong_tool", "weather was to be called"),
         ([MALFORMED], "malformed_json", r'\{\\"city\\": '),
         ([call(**RIGHT, unit="kelvin")], "schema_violation", 'unit is "kelvin", not "celsius"'),

@@ -74,7 +74,7 @@ def show_submitted(job: DurableJob, display: Display, *, waits: bool, as_json: b
 
         watch(job.id, as_json=as_json, verbose=verbose)
     typer.echo(json.dumps(job.as_json()) if as_json else job.id)
-    display.tell(f"callboard jobs watch {job.id} shows it", "2")
+    display.tell(f"Follow it with: callboard jobs watch {job.id}", "2")
 
 
 def _check_model(model: PlannedModel, display: Display) -> None:
@@ -97,5 +97,5 @@ def _queue(create: Callable[[DurableStore], Coroutine[Any, Any, DurableJob]], di
         if not database.is_sqlite:
             display.tell(f"a worker on this host must run it: callboard worker --queue {job.queue}", "2")
         elif log is not None:
-            display.tell(f"started a worker, which ends when it is idle; its log is {log}", "2")
+            display.tell(f"Started a background worker. Log: {log}", "2")
     return job

@@ -46,7 +46,7 @@ async def _tools(chat: ChatSession, _rest: str, display: HasTell) -> None:
     tools = chat.tools()
     width = max(len(name) for name, _, _ in tools)
     for name, purpose, is_free in tools:
-        display.tell(f"{name.ljust(width)}  {'free' if is_free else 'asks'}  {purpose}")
+        display.tell(f"{name.ljust(width)}  {'no approval needed' if is_free else 'asks first':18}  {purpose}")
 
 
 async def _undo(chat: ChatSession, _rest: str, display: HasTell) -> None:

@@ -113,7 +113,7 @@ class Display:
                 show_edit(self, event)
             case ResultReady(canister=canister):
                 if canister.error or canister.invocation_id not in self._edits:
-                    self.tell(f"<- {collapse(result_text(canister)) or '(nothing)'}", "31" if canister.error else "32")
+                    self.tell(f"<- {_describe_result(canister)}", "31" if canister.error else "32")
             case ApprovalAnswered(invocation=invocation, verdict=verdict) if verdict != "defer":
                 self.tell(f"{collapse(invocation.name)}: {collapse(event.describe(), _MESSAGE)}", "2")
             case ReplyFailed(code=code, message=message, excerpt=excerpt, path=path, hint=hint):
@@ -230,6 +230,25 @@ class Display:
 def result_text(canister: ResultCanister) -> str:
     """Return a result's text, or a description of its other content."""
     return canister.text or " ".join([_describe_content(part) for part in canister.content])
+
+
+_MISTAKES: Final = (
+    ("ArgValidationError: ", ""),
+    ("\n  ", ": "),
+    ("\n", "; "),
+    ("Extra inputs are not permitted", "unknown argument"),
+    ("Field required", "missing"),
+    ("Input should be", "expected"),
+)
+"""Words that models know, and those that people know."""
+
+
+def _describe_result(canister: ResultCanister) -> str:
+    """Return a result on one line. Mistakes in the arguments are said as people say them."""
+    text = result_text(canister)
+    for words, ours in _MISTAKES if canister.error and canister.error.category == "validation" else ():
+        text = text.replace(words, ours)
+    return collapse(text) or "(nothing)"
 
 
 def _describe_content(part: Content) -> str:

@@ -69,8 +69,8 @@ def follow_job(request: JobRequest, display: JobDisplay, *, resume: DurableJob |
     def show_cancelled() -> None:
         if display.as_json and begun:
             display.job(begun[0])
-        hint = "".join([f"; callboard jobs show {each.id} shows its state" for each in begun])
-        display.tell(f"cancelled{hint}")
+        hint = "".join([f". Details: callboard jobs show {each.id}" for each in begun])
+        display.tell(f"Cancelled{hint}")
 
     with open_store() as store:
         job = interrupt.run(run(store), show_cancelled)

@@ -24,6 +24,7 @@ from callboard.cli.durable_store import (
 from callboard.cli.jobs import app
 from callboard.cli.line_editor import NO, YES, discard_input, read_answer
 from callboard.cli.options import JobName, Json, option
+from callboard.cli.questions import describe_call
 from callboard.cli.watch import describe_runner, follow, wait_for_poll, watch
 from callboard.coding.job_folders import JobFolders, list_old_records
 from callboard.configuration.ownership import find_user_name
@@ -98,7 +99,7 @@ def show_approval(approval: Approval, edited: dict[str, Any] | None = None) -> N
     arguments = approval.arguments if edited is None else edited
     if approval.why:
         typer.echo(make_visible(approval.why), err=True)
-    typer.echo(f"{make_visible(approval.name)} {json.dumps(arguments or {})}", err=True)
+    typer.echo(describe_call(approval.name, arguments), err=True)
     digest = f", digest {approval.digest}" if approval.digest else ""
     typer.echo(f"call {make_visible(approval.call_id)}{digest}", err=True)
 
@@ -149,15 +150,15 @@ def _confirm_call(job: DurableJob, approval: Approval) -> None:
     if not sys.stdin.isatty():
         seen = f"--digest {approval.digest}" if approval.digest else "--yes"
         hint = f"after you have reviewed the call: callboard jobs approve {job.id} {approval.call_id} {seen}"
-        raise CallerError("there is no terminal to ask", path=f"{job.id} {approval.call_id}", hint=hint)
+        raise CallerError("no terminal to confirm in", path=f"{job.id} {approval.call_id}", hint=hint)
     word = ""
     while word not in YES:
         discard_input()
-        typer.echo("run this call? [y]es, [n]o", err=True)
+        typer.echo("Allow this call? [y]es, [n]o", err=True)
         line = read_answer()
         word = "no" if line is None else line.strip().lower()
         if word in NO:
-            typer.echo("the call still waits", err=True)
+            typer.echo("The call is still waiting.", err=True)
             raise typer.Exit(1)
 
 
@@ -169,8 +170,8 @@ def _answer(job: DurableJob, approval: Approval, as_json: bool, **values: Any) -
     if as_json:
         typer.echo(json.dumps(changed.as_json()))
         return
-    next_step = "continues" if changed.state != "waiting" else "waits for more answers"
-    typer.echo(f"{job.id}: {next_step}; callboard jobs watch {job.id} shows it", err=True)
+    next_step = "Continuing" if changed.state != "waiting" else "Waiting for more answers"
+    typer.echo(f"{next_step}. Follow it with: callboard jobs watch {job.id}", err=True)
 
 
 AsJson = Annotated[bool, option("--json", help="Print the new job as JSON.")]
@@ -245,7 +246,7 @@ def _show_new(job: DurableJob, *, as_json: bool) -> None:
         typer.echo(json.dumps(job.as_json()))
         return
     typer.echo(job.id)
-    typer.echo(f"{describe_runner(job)}; callboard jobs watch {job.id} shows it", err=True)
+    typer.echo(f"{describe_runner(job)}. Follow it with: callboard jobs watch {job.id}", err=True)
 
 
 @app.command("rm")
@@ -289,7 +290,7 @@ def confirm_deletion(question: str, *, yes: bool) -> None:
     if yes:
         return
     if not sys.stdin.isatty():
-        raise CallerError("there is no terminal to ask", hint="--yes deletes without asking")
+        raise CallerError("no terminal to confirm in", hint="--yes deletes without asking")
     if not typer.confirm(question, err=True):
         raise typer.Exit(1)
 

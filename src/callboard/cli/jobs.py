@@ -142,7 +142,7 @@ def resume_job(
         if model or base_url:
             raise CallerError("a worker's job keeps its model", path=job.id, hint="omit --model and --base-url")
         resumed = resume_job_in_worker(job)
-        typer.echo(f"{resumed.id}: {resumed.state}; callboard jobs watch {resumed.id} shows it", err=True)
+        typer.echo(f"{resumed.id}: {resumed.state}. Follow it with: callboard jobs watch {resumed.id}", err=True)
         return
     flags = {"model": model or job.input.get("model"), "base_url": base_url or job.input.get("base_url")}
     flags |= {

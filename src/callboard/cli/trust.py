@@ -51,7 +51,7 @@ def trust(
         typer.echo(f"skill {each.name}: {make_visible(each.description)} ({make_visible(str(each.folder))})", err=True)
     if not yes:
         if not sys.stdin.isatty():
-            raise CallerError("there is no terminal to confirm on", path="--yes", hint="read the files, then add --yes")
+            raise CallerError("no terminal to confirm in", path="--yes", hint="read the files, then add --yes")
         typer.confirm("Trust this project?", abort=True, err=True)
     set_trusted(own, [*others, str(project)])
     typer.echo(f"{project}: trusted; callboard trust --remove undoes this")

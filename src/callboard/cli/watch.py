@@ -144,7 +144,7 @@ async def show_job(
 async def describe_waiting(store: DurableStore, job: DurableJob) -> list[str]:
     """Describe what a job waits for, with the commands that continue it, one per line."""
     if job.state == "pending":
-        return [f"it waits for a worker: {_describe_worker(job)}"]
+        return [f"Waiting for a worker. Start one: {_describe_worker(job)}"]
     if job.state != "waiting":
         return []
     lines = []
@@ -166,7 +166,7 @@ def describe_runner(job: DurableJob) -> str:
     """Say who runs a new job: a worker that was started, or the command that starts one."""
     from callboard.cli.background import runs_here  # noqa: PLC0415  # not for --help
 
-    return "a worker runs it" if runs_here(job) else f"it waits for a worker: {_describe_worker(job)}"
+    return "A worker runs it" if runs_here(job) else f"Waiting for a worker. Start one: {_describe_worker(job)}"
 
 
 def _describe_worker(job: DurableJob) -> str:

@@ -274,10 +274,10 @@ def _compare(tools: Sequence[ToolDeclaration], step: Step, calls: Sequence[Invoc
     """Return the first error of the calls."""
     least = 1 if step.any_call else len(step.expected)
     if least and not calls:
-        return Mismatch("no_call", "a call was to be made, and none was")
+        return Mismatch("no_call", "expected a tool call, got none")
     if calls and not least:
         names = ", ".join(display(call.name, _LENGTH) for call in calls[:3])
-        return Mismatch("should_not_have_called", f"no call was to be made, and {names} was called")
+        return Mismatch("should_not_have_called", f"expected no tool call, got {names}")
     for call in calls:
         if call.arguments is None:
             return explain_malformed(call)

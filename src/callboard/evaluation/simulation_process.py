@@ -62,7 +62,7 @@ class _Simulation:
         if not results:
             return {}
         if not has_called:
-            return {"type": "empty_turn_model_response", "why": "a call was to be made, and none was"}
+            return {"type": "empty_turn_model_response", "why": "expected a tool call, got none"}
         verdict = self._checker.state_checker(self._model, self._right)
         if verdict["valid"]:
             verdict = self._checker.response_checker(self._all_results, results, 0)

@@ -183,9 +183,9 @@ def test_names_that_are_no_commit(repo, name):
     repository = open_repository(repo)
     assert run(repository.commit_id(name or "-")) == ""
     if name:
-        with pytest.raises(GitFailed, match="is no branch or commit"):
+        with pytest.raises(GitFailed, match="unknown branch or commit"):
             run(repository.diff(name))
-        with pytest.raises(GitFailed, match="is no branch or commit"):
+        with pytest.raises(GitFailed, match="unknown branch or commit"):
             run(repository.diff("main", name))
     assert not (repo / "x").exists()
 

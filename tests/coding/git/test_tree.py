@@ -236,7 +236,7 @@ def test_from_another_commit(repo, job):
     second = job.parent / "2"
     second.mkdir()
     for name in ("nothing", "--force", "-"):
-        with pytest.raises(CallerError, match="is no commit"):
+        with pytest.raises(CallerError, match="unknown commit"):
             opened(repo, second, at=name)
     with pytest.raises(CallerError, match="is no name for a branch"):
         opened(repo, second, branch="--orphan")

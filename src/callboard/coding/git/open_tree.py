@@ -66,7 +66,7 @@ async def _make(directory: Path, job: Path, branch: str, at: str, *, fetch: bool
         await repository.check_branch(branch)
         base = await repository.commit_id(at)
         if not base and at != "HEAD":
-            raise CallerError(f"{at!r} is no commit", path=str(repository.root))
+            raise CallerError(f"unknown commit {at!r}", path=str(repository.root))
         if base and await _has_folder(repository, base):
             record = replace(record, kind="clone", common=str(repository.common))
             try:

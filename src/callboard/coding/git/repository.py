@@ -296,7 +296,7 @@ class Repository:
     async def _diff_range(self, base: str, branch: str) -> str:
         for name in (base, branch):
             if name and not await self.commit_id(name):
-                raise GitFailed(f"{name!r} is no branch or commit", path=str(self.root))
+                raise GitFailed(f"unknown branch or commit {name!r}", path=str(self.root))
         if branch:
             return f"{base or 'HEAD'}...{branch}"
         # Without a commit, the difference to the empty tree.

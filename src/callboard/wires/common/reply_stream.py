@@ -27,7 +27,7 @@ CUT: Mapping[core.Why, core.ReplyFailed] = {
     "cancelled": core.ReplyFailed("caller", "cancelled", "the reply was cancelled"),
 }
 """The failure of a reply whose stream ended for that reason, without a terminal event."""
-_UNENDED = core.ReplyFailed("provider", "cut", "the stream ended before the reply did")
+_UNENDED = core.ReplyFailed("provider", "cut", "the provider closed the connection mid-reply")
 _NO_FRAME = core.ReplyFailed("provider", "malformed", "the stream ended before the model said anything")
 _NAMELESS = "arguments came of a call whose name never did: the call is lost"
 _HALF = "half a character came, and its other half never did"
