@@ -2,6 +2,7 @@
 
 import asyncio
 import signal
+from itertools import pairwise
 from types import SimpleNamespace
 
 import pytest
@@ -18,6 +19,7 @@ from callboard.coding.job import ModelChanged, Notice, PhaseEnded, PhaseStarted,
 from callboard.configuration import load_settings
 from callboard.jobs.coding_kind import coding_kinds, host_queue, submit_request
 from callboard.jobs.database import Database
+from callboard.jobs.declared_tools import read_tools
 from callboard.jobs.segment import SegmentRunner
 from callboard.jobs.store import DurableStore
 
@@ -95,6 +97,10 @@ def test_a_job_that_is_killed_again_and_again_does_everything_once(place, workfl
     # The entries say what a job that ended counted.
     progress = read_progress(items)
     assert (progress.rounds, progress.calls, progress.missing) == (job.rounds, job.calls, ())
+    # Each set of tools that a model saw is there once, until it changes.
+    sets = place.ask(lambda store: read_tools(store.database, submitted.id))
+    assert (len(sets) > 1) == (workflow == "phased")  # the short workflow declares no tools
+    assert all(before.tools != behind.tools for before, behind in pairwise(sets))
     # Each prompt is there once, as it was sent and in the conversation.
     assert len({each.text for each in items if isinstance(each, PromptSent)}) == len(
         [each for each in items if isinstance(each, PromptSent)]
