@@ -32,7 +32,7 @@ from callboard import agent, core, errors, testing
 from callboard.agent.arguments import RunOptions
 from callboard.agent.react import NoAnswer, StepLimitReached
 from callboard.cli import app, chat_commands, eval_model, outcome, run
-from callboard.coding.agents import phase_runner, phases, prompts
+from callboard.coding.agents import mutation_check, phase_runner, phases, prompts
 from callboard.coding.git import files, snapshots
 from callboard.coding.workspace import repository_instructions
 from callboard.configuration import coding
@@ -643,7 +643,8 @@ FIGURES = [
     ("coding_phases.md", "at most {:,} characters (about 6,000 tokens)", prompts.MAX_TEXT),
     ("coding_phases.md", "the change, up to {:,} characters", prompts.MAX_DIFF),
     ("coding_jobs.md", "told to the model, up to {:,} characters", repository_instructions.MAX_CHARS),
-    ("coding_phases.md", "at a temperature of {}", phase_runner.TEMPERATURE),
+    ("coding_phases.md", "at temperatures of 0.4, 0.8 and then {:g}", phase_runner.TEMPERATURES[-1]),
+    ("coding_phases.md", "makes up to {} small mistakes", mutation_check.MAX_MUTANTS),
     ("coding.md", "A copy is at most {:,} files", files.MAX_FILES),
     ("coding.md", "files and {} GB", files.MAX_BYTES // 1024**3),
     ("chat.md", "{} MB. Without a terminal", snapshots.MAX_FILE // 1024**2),

@@ -7,6 +7,8 @@ import pytest
 from tests.tables import table
 
 from callboard.coding.agents import mutation_check
+from callboard.coding.agents.best_tests import BestTests
+from callboard.coding.agents.job_record import JobMemory, PhaseMemory
 from callboard.coding.agents.mutation_check import MutationResult, check_mutants
 from callboard.coding.agents.prompts import Part
 from callboard.coding.test_runners import TestReport
@@ -167,3 +169,23 @@ def test_each_prompt_shows_other_survivors():
         [line[2:] for line in result.wish(["t.py"], number).split("\n") if line.startswith("- ")] for number in range(4)
     ]
     assert shown == [["a", "b"], ["c", "a"], ["b", "c"], ["a", "b"]]
+
+
+def test_a_job_that_was_interrupted_has_its_kept_tests_and_its_own_code_again():
+    files = Files({"grades.py": b"mutant", "tests/test_a.py": b"half", "tests/test_b.py": b"bad"})
+    committed = {"grades.py": GRADES.encode()}
+
+    async def take_back(paths):
+        for path in paths:
+            files.pop(path)
+        files.update(committed)
+
+    phase = PhaseMemory(
+        kept_tests={"tests/test_a.py": "kept"}, kept_result=MutationResult(3, ("a",)), mutated_files=("grades.py",)
+    )
+    workspace = SimpleNamespace(take_back=take_back, workspace=SimpleNamespace(files=files))
+    best = BestTests(workspace, "", JobMemory(phase=phase), lambda: None, lambda _: None)
+    asyncio.run(best.restore(["tests/test_a.py", "tests/test_b.py"]))
+    assert files == {"grades.py": GRADES.encode(), "tests/test_a.py": b"kept"}
+    assert best.best == MutationResult(3, ("a",))
+    assert JobMemory.load(JobMemory(phase=phase).dump()).phase == phase

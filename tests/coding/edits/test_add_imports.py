@@ -110,3 +110,20 @@ def test_nothing_is_missing_afterwards(lines):
     made = add_imports("\n".join(lines), DEFINED)
     assert add_imports(made, DEFINED) == made
     ast.parse(made)
+
+
+@table(
+    ("text", "code", "imports"),
+    [
+        ("", "def f(x):\n    return html.escape(x)\n", ["import html"]),
+        ("import html\n", "def f(x):\n    return html.escape(x)\n", []),
+        ("html = 1\n", "def f(x):\n    return html.escape(x)\n", []),
+        ("", "x = Decimal(1)\ny = Path(x)\n", ["from decimal import Decimal", "from pathlib import Path"]),
+        ("from decimal import Decimal as D\nfrom d import *\n", "x = Decimal(1)\n", []),
+        ("def total():\n    pass\n", "x = total()\n", []),
+        ("def broken(:\n", "x = Decimal(1)\n", []),
+    ],
+)
+def test_code_for_a_file_gets_what_the_file_does_not_have(text, code, imports):
+    made = add_imports(code, DEFINED, text)
+    assert [line for line in made.removesuffix(code).split("\n") if line] == imports
