@@ -177,7 +177,8 @@ def _open_report_folder(workspace: Workspace) -> Iterator[Path]:
 def read_report_files(folder: Path) -> dict[str, bytes]:
     """Read the report files in a folder that hostile commands wrote; links and files that are too long are left out."""
     reports: dict[str, bytes] = {}
-    with suppress(OSError), ConfinedDirectory(str(folder)) as files:
+    # The command may have removed the folder.
+    with suppress(OSError, CallerError), ConfinedDirectory(str(folder)) as files:
         for name in files.names(".", MAX_REPORTS):
             if name.endswith((".xml", ".json")) and not (folder / name).is_symlink():
                 with suppress(OSError):
