@@ -489,3 +489,21 @@ async def test_the_users_skills_are_loaded_without_a_question_and_bad_ones_are_n
         assert ("skill", "Loads a skill: its instructions, or another file of its folder.", True) in chat.tools()
     assert "- notes: Writes notes." in model.requests[0].canisters[0].text
     assert [each.text for each in result.canisters if isinstance(each, ResultCanister)] == ["Write."]
+
+
+@pytest.mark.parametrize(("sandbox", "is_checked"), [("none", False), ("landlock", True)])
+def test_the_findings_of_the_projects_linter_follow_an_edit(chatting, place, sandbox, is_checked):
+    """Only in a sandbox: the settings of a linter can be a program."""
+    (place / "ruff.toml").touch()
+    unused = Call("file", {"action": "write", "path": "new.py", "content": "import os\n"})
+    broken = Call("file", {"action": "write", "path": "other.py", "content": "def f(:\n"})
+
+    async def main():
+        async with chatting(ScriptedModel([unused, broken, "Done."]), Person()) as chat:
+            chat.workspace.sandbox.name = sandbox
+            await chat.turn("Write it")
+            return [each.text for each in chat._history if isinstance(each, ResultCanister)]
+
+    first, second = asyncio.run(main())
+    assert ("`os` imported but unused [F401] (ruff)" in first) == is_checked
+    assert "other.py does not parse; the first syntax error is at line 1." in second

@@ -37,17 +37,18 @@ from callboard.coding.agents.prompts import (
 from callboard.coding.git.repository import find_repository
 from callboard.coding.git.tree import Tree
 from callboard.coding.test_runners import Selection, TestReport, run_tests
-from callboard.coding.tools import action_names, make_ensemble, single_action
+from callboard.coding.tools import action_names, edited_paths, make_ensemble, single_action
 from callboard.coding.tools.commands import bash
 from callboard.coding.tools.file import read_file
 from callboard.coding.workspace.changed_files import EditLog, ObservedDirectory
 from callboard.coding.workspace.directory_walk import describe_omitted
 from callboard.coding.workspace.file_editor import open_text
+from callboard.coding.workspace.project_checks import ProjectChecks
 from callboard.coding.workspace.repository_instructions import NestedInstructions, read_instructions
 from callboard.coding.workspace.run_command import make_confinement
 from callboard.coding.workspace.workspace import READ_ONLY, Workspace
 from callboard.configuration.skills import describe_off, find_skills, make_skills_ensemble
-from callboard.core import Answer, InvocationCanister
+from callboard.core import Answer, InvocationCanister, ResultCanister
 from callboard.errors import CallerError
 from callboard.execution.result_store import KeptResults
 from callboard.sandbox import find_sandbox
@@ -126,6 +127,7 @@ RESULTS: Final = "results"
 """The folder in the job's for results that were too long for the model."""
 
 _LOOKS: Final = frozenset(actions_of_groups(("look",)))
+_EDITS: Final = frozenset(actions_of_groups(("edit",)))
 
 
 class JobWorkspace:
@@ -179,6 +181,7 @@ class JobWorkspace:
         self.workspace.files = ObservedDirectory(str(tree.root), READ_ONLY, self.edits.add)
         self.workspace.tree = tree
         self.workspace.permits = self._permits_commands
+        self._checks = ProjectChecks(self.workspace, unconfined=True)
         await self.workspace.connect()
         is_debug = request.kind == "debug"
         self.tests = JobTests(
@@ -265,6 +268,20 @@ class JobWorkspace:
             facts.changed_guarded_files = [path for path in self.tests.guarded_files if path in facts.changed_files]
         if "findings" in kinds:
             facts.reviewed_lines = written_lines((await self._diff())[0])
+
+    async def begin_checks(self, phase: Phase) -> None:
+        """Run the project's checkers once before a phase that edits files."""
+        if phase.code_blocks or _EDITS & {*actions_of_groups(phase.tools)}:
+            await self._checks.begin()
+
+    async def add_checks(self, invocation: InvocationCanister, result: ResultCanister) -> ResultCanister:
+        """Return the result of a call, with the findings that are new because of its edits."""
+        return await self._checks.add(edited_paths(invocation.name, invocation.arguments or {}), result)
+
+    async def new_findings(self, paths: Iterable[str]) -> tuple[str, ...]:
+        """Return syntax errors in these files, and the findings that are new because of their edits."""
+        files = sorted(paths)
+        return (*self._checks.find_syntax_errors(files), *filter(None, [await self._checks.describe_new(files)]))
 
     async def take_back(self, paths: Iterable[str]) -> None:
         """Make files what they were in the last commit; those that it does not have go."""

@@ -182,6 +182,7 @@ class PhaseRunner:
         if not past.phase:
             other = "" if self._model is self.models.own else self._model.name
             self.emit(PhaseStarted(phase.name, phase.rounds, other))
+        await self.workspace.begin_checks(phase)
         await (self._run_with_code_blocks(phase, past) if phase.code_blocks else self._run_with_tools(phase, past))
         self.remember()
         await self._keep_state()
@@ -507,6 +508,8 @@ class PhaseRunner:
         self._has_changed = True
         self.workspace.tests.mark_changed()
         await self._check_evidence(phase)
+        if self.missing:
+            self.missing += await self.workspace.new_findings(applier.changed_files)
 
     def _refusal(self, missing: Sequence[str] = ()) -> str:
         return refusal(missing or self.missing, has_tools=self._facts.has_tools)
@@ -576,7 +579,8 @@ class PhaseRunner:
             self.memory.phase.saw_failure = True
             self.remember()
         limit = self._settings.context.result_limit(invocation.name)
-        return self._nested.add(invocation, self.workspace.results.truncate(invocation.name, result, limit))
+        result = self._nested.add(invocation, self.workspace.results.truncate(invocation.name, result, limit))
+        return await self.workspace.add_checks(invocation, result)
 
 
 def _drop_instructions(canisters: Iterable[Canister]) -> tuple[Canister, ...]:

@@ -25,9 +25,11 @@ from callboard.coding.chat.approval_policy import FREE, ApprovalPolicy, connect_
 from callboard.coding.chat.approver import ChatApprover
 from callboard.coding.git.snapshots import Checkpoints, restored_note
 from callboard.coding.job import MAX_DIFF, Job, JobOutput, Notice, PromptSent, Step
-from callboard.coding.tools import make_ensemble, purpose_of
+from callboard.coding.tools import edited_paths, make_ensemble, purpose_of
+from callboard.coding.tools.commands import bash
 from callboard.coding.tools.file import read_file
 from callboard.coding.workspace.changed_files import ChangedFile, EditLog, ObservedDirectory
+from callboard.coding.workspace.project_checks import ProjectChecks
 from callboard.coding.workspace.repository_instructions import NestedInstructions, read_instructions
 from callboard.coding.workspace.run_command import make_confinement
 from callboard.coding.workspace.workspace import READ_ONLY, ReadTracker, Workspace
@@ -97,6 +99,7 @@ class ChatSession:
         self._context_window = self._make_context_window()
         self._checkpoints = Checkpoints(self.request.directory, self._record.folder, self.job.output.turns)
         self._nested: NestedInstructions | None = None
+        self._checks = ProjectChecks(self.workspace)
         self._label = ""
         self._no_checkpoints = ""
         """Reason why changes cannot be undone; set after the notice to the user."""
@@ -211,12 +214,14 @@ class ChatSession:
         text = read_instructions(self.workspace.files)
         ensembles = self._offer_ensembles(self.access)
         policy = self._last_policy = self._policy(ensembles, self.access)
+        self.workspace.permits = policy.permits(Invoker.of(bash), {})
         self._nested = self._nested or NestedInstructions(self.workspace, policy.permits(Invoker.of(read_file), {}))
 
         async def before_call(invocation: InvocationCanister) -> ResultCanister | None:
             result = await policy.before_call(invocation)
             if result is None and policy.action_of(invocation.name, invocation.arguments) not in _CHANGES_NO_FILE:
                 await self._begin_checkpoint()
+                await self._checks.begin()
             return result
 
         return Agent(
@@ -271,7 +276,8 @@ class ChatSession:
     async def _after_call(self, invocation: InvocationCanister, result: ResultCanister) -> ResultCanister:
         limit = self.request.settings.coding.context.result_limit(invocation.name)
         result = self.results.truncate(invocation.name, result, limit)
-        return result if self._nested is None else self._nested.add(invocation, result)
+        result = result if self._nested is None else self._nested.add(invocation, result)
+        return await self._checks.add(edited_paths(invocation.name, invocation.arguments or {}), result)
 
     async def _begin_checkpoint(self) -> None:
         if self._no_checkpoints:

@@ -42,7 +42,6 @@ _HAS_TESTS: Final[dict[Kind, Callable[[ProjectFolder], bool]]] = {
     "make": lambda _: False,
 }
 """Whether a folder below has tests of its own; each module of Go and each crate may have some."""
-_VENVS: Final = (".venv", "venv")
 _MAX_NAMES: Final = 20_000
 _MAX_MANIFEST: Final = 256 * 1024
 
@@ -80,7 +79,7 @@ def find_projects(workspace: Workspace, folder: str, package: str = "", kind: st
     If `package` is a project of its own, it alone is tested.
     """
     files, borrowed = workspace.files, tuple(workspace.confinement.bind_mounts)
-    root, python = str(workspace.root), _find_python(workspace)
+    root, python = str(workspace.root), workspace.find_python()
     search_path = workspace.confinement.environment.get("PATH", "")
 
     def read(path: str) -> ProjectFolder:
@@ -151,14 +150,3 @@ def _names(files: ConfinedDirectory, place: str) -> list[str]:
 
 def _join(place: str, name: str) -> str:
     return f"{place}/{name}" if place else name
-
-
-def _find_python(workspace: Workspace) -> str:
-    """Return the interpreter of the project's virtual environment, own or borrowed, else the first on PATH."""
-    for name in _VENVS:
-        borrowed = workspace.confinement.bind_mounts.get(name)
-        if borrowed is not None:
-            return f"{borrowed}/bin/python"
-        if (workspace.root / name / "bin" / "python").exists():
-            return f"{workspace.root}/{name}/bin/python"
-    return "python3"

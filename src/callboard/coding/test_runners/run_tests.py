@@ -31,7 +31,7 @@ from callboard.coding.test_runners.report import (
     strip_terminal_codes,
 )
 from callboard.coding.workspace.run_command import describe_stop, run_command
-from callboard.coding.workspace.workspace import Workspace
+from callboard.coding.workspace.workspace import VENVS, Workspace
 from callboard.errors import CallerError
 from callboard.storage.confined_directory import ConfinedDirectory
 from callboard.tools.context import ReportProgress
@@ -48,7 +48,6 @@ MAX_REPORTS: Final = 50
 _CD: Final = ("/bin/sh", "-c", 'cd -- "$0" && exec "$@"')
 # The packages that mean all tests; `./...` is Go's.
 _ALL: Final = frozenset({".", "./", "...", "./..."})
-_VENVS: Final = (".venv", "venv")
 
 
 async def run_tests(
@@ -236,7 +235,7 @@ def _project_environment(runner: Runner, workspace: Workspace, path: str) -> Map
         variables["PYTHONPATH"] = os.pathsep.join([*([f"{top}/src"] if (top / "src").is_dir() else []), str(top)])
         # Only what the user installed: a folder of the tree is not put on the way to programs.
         borrowed = [
-            workspace.confinement.bind_mounts[name] for name in _VENVS if name in workspace.confinement.bind_mounts
+            workspace.confinement.bind_mounts[name] for name in VENVS if name in workspace.confinement.bind_mounts
         ]
         if borrowed:
             programs = workspace.confinement.environment.get("PATH") or os.environ.get("PATH", os.defpath)

@@ -8,8 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
+from callboard.coding.edits.apply_patch import parse_patch
+from callboard.coding.edits.text_edits import EditRefused
 from callboard.coding.tools.action_tool import ACTION, ActionTool
 from callboard.coding.tools.code_edit import code_edit as _code_edit
+from callboard.coding.tools.code_edit import patched_paths
 from callboard.coding.tools.commands import bash as _bash
 from callboard.coding.tools.commands import run_tests as _run_tests
 from callboard.coding.tools.commands import test as _test
@@ -17,6 +20,7 @@ from callboard.coding.tools.file import file as _file
 from callboard.coding.tools.git import git as _git
 from callboard.coding.tools.navigate import navigate as _navigate
 from callboard.coding.tools.search import search as _search
+from callboard.coding.workspace.file_editor import normalize_newlines
 from callboard.coding.workspace.workspace import Workspace
 from callboard.tools import Ensemble, Invoker, Tool
 
@@ -29,6 +33,13 @@ _TOOLS: Final[Mapping[str, Tool[..., Any]]] = {
     each.name: each for each in (_file, _code_edit, _search, _navigate, _git, _bash, _test)
 }
 _INVOKERS: Final = {name: Invoker.of(tool) for name, tool in _TOOLS.items() if isinstance(tool, ActionTool)}
+_EDITS: Final = frozenset(
+    (
+        *("write_file", "replace_in_file", "append_file", "edit_lines", "insert_lines", "delete_lines", "apply_patch"),
+        "delete_file",
+    )
+)
+"""The actions that change files."""
 _SINGLE_TOOLS: Final[dict[str, Tool[..., Any]]] = {}
 for _tool in (*_TOOLS.values(), _run_tests):
     for _single in _tool.actions.values() if isinstance(_tool, ActionTool) else (_tool,):
@@ -61,6 +72,20 @@ def single_action(name: str, arguments: Mapping[str, Any]) -> str:
         tool.actions.get(name_of_action) if isinstance(tool, ActionTool) and isinstance(name_of_action, str) else None
     )
     return action.name if action is not None else name
+
+
+def edited_paths(name: str, arguments: Mapping[str, Any]) -> list[str]:
+    """Return the files that a call of ours edits; empty for any other call."""
+    if single_action(name, arguments) not in _EDITS:
+        return []
+    path, patch = arguments.get("path"), arguments.get("patch")
+    own = [path] if isinstance(path, str) and path else []
+    if not isinstance(patch, str):
+        return own
+    try:
+        return patched_paths(parse_patch(normalize_newlines(patch), own[0] if own else ""))
+    except EditRefused:
+        return []
 
 
 def purpose_of(invoker: Invoker) -> str:

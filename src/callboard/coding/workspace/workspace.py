@@ -68,6 +68,8 @@ class ReadTracker:
 
 READ_ONLY: Final = (".git",)
 """Names that no tool writes to."""
+VENVS: Final = (".venv", "venv")
+"""Names of virtual environments in a project."""
 
 
 class Workspace:
@@ -124,6 +126,16 @@ class Workspace:
         return (
             self.sandbox.notice if self.sandbox else self.sandbox_error and f"commands cannot run: {self.sandbox_error}"
         )
+
+    def find_python(self) -> str:
+        """Return the interpreter of the project's virtual environment, own or borrowed, else the first on PATH."""
+        for name in VENVS:
+            borrowed = self.confinement.bind_mounts.get(name)
+            if borrowed is not None:
+                return f"{borrowed}/bin/python"
+            if (self.root / name / "bin" / "python").exists():
+                return f"{self.root}/{name}/bin/python"
+        return "python3"
 
     async def connect(self) -> None:
         """Open the root, and find a sandbox. Raises CallerError."""
