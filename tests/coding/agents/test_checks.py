@@ -32,10 +32,10 @@ def test_a_small_model_reads_them_with_the_reason_for_another_attempt(run, repos
     configure(repository)
     wrong = "calc.py\n```python\nimport os\n\n\ndef add(a, b):\n    return a * b\n```\n"
     right = "calc.py\n```python\ndef add(a, b):\n    return a + b\n```\n"
-    done = run("build", BUILD, [wrong, right])
+    done = run("build", BUILD, [wrong, wrong.replace("a * b", "a // b"), right])
     assert done.job.state == "completed"
-    assert UNUSED not in done.prompts[0]
-    assert UNUSED in done.prompts[1]
+    assert [UNUSED in prompt for prompt in done.prompts] == [False, False, True]
+    assert any(UNUSED in notice for notice in done.notices)
 
 
 def test_a_finding_alone_does_not_keep_a_job_from_its_end(run, repository):
