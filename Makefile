@@ -40,7 +40,7 @@ TIDILY := folder=$$(mktemp -d "$${TMPDIR:-/tmp}/cb-XXXXXX") && trap 'rm -rf "$$f
 PYTEST := $(TIDILY) $(BIN)/python -m pytest --basetemp="$$folder/t"
 EXTRAS := local gateway store jobs board otel prices acp mcp coding temporal dev
 
-.PHONY: run demo docs package test test-fast slow check conformance conformance-bfcl test-clients test-board test-deploy test-mcp bench bench-dialects bench-wires bench-gateway bench-telemetry bench-mcp bench-sandbox bench-agents bench-threads bench-jobs bench-board eval-agents fuzz soak soak-coding soak-jobs clean help lock
+.PHONY: run demo docs package test test-fast slow check conformance conformance-bfcl test-clients test-board test-deploy test-mcp bench bench-dialects bench-wires bench-gateway bench-fleet bench-telemetry bench-mcp bench-sandbox bench-agents bench-threads bench-jobs bench-board eval-agents fuzz soak soak-coding soak-jobs clean help lock
 
 help:
 	@sed -n 's/^# make/make/p' Makefile
@@ -241,6 +241,11 @@ $(RELAYS)/.installed: bench/relays.txt
 bench-gateway: $(INSTALLED)
 	@$(MAKE) --silent --no-print-directory $(RELAYS)/.installed || echo "[peers] they cannot be had: measured without them"
 	$(BIN)/python -m bench.gateway
+
+# make bench-fleet  what the gateway and its peers serve at once: six workloads on ten connections (OPTIONS=--quick)
+bench-fleet: $(INSTALLED)
+	@$(MAKE) --silent --no-print-directory $(RELAYS)/.installed || echo "[peers] they cannot be had: measured without them"
+	$(BIN)/python -m bench.fleet $(OPTIONS)
 
 # make bench-telemetry  what telemetry costs the gateway
 bench-telemetry: $(INSTALLED)

@@ -41,6 +41,8 @@ def set_log_subject(**identifiers: str) -> None:
 def configure_logs(level: int, log_format: LogFormat) -> None:
     """Write the log to standard error. Our own lines start at `level`, the lines of others at warnings."""
     logging.basicConfig(level=logging.WARNING)
+    # Our formats name neither thread nor process.
+    logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
     logging.getLogger("callboard").setLevel(level)
     formatter = JsonLines() if log_format == "json" else logging.Formatter(_TEXT)
     for handler in logging.getLogger().handlers:

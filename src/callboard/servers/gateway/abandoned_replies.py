@@ -31,6 +31,8 @@ MIN_AGE: Final = 50.0
 """Seconds after which a client that leaves has given up."""
 KEEP_SECONDS: Final = 45.0
 """Seconds to keep a reply for a repeated request. Claude Code pauses up to 40 s between attempts."""
+LISTEN_AFTER: Final = 0.01
+"""Seconds after which a reply listens for its client to leave. Most short replies have ended by then."""
 MAX_REPLIES: Final = 64
 """Maximum abandoned replies of one endpoint."""
 
@@ -110,7 +112,8 @@ class ReplyClient:
         self._task.cancel()
 
     def stop_listening(self) -> None:
-        self._listening.remove_done_callback(self._leave)
+        if isinstance(self._listening, asyncio.Future):
+            self._listening.remove_done_callback(self._leave)
         self._listening.cancel()
 
     def close(self) -> None:
@@ -121,6 +124,11 @@ class ReplyClient:
         self._over.set()
 
     def _listen(self, receive: Receive) -> None:
+        self._listening: asyncio.TimerHandle | asyncio.Future[None] = self._loop.call_later(
+            LISTEN_AFTER, self._listen_now, receive
+        )
+
+    def _listen_now(self, receive: Receive) -> None:
         self._listening = asyncio.ensure_future(_wait_for_disconnect(receive))
         self._listening.add_done_callback(self._leave)
 
