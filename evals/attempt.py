@@ -136,8 +136,19 @@ def try_folder(label: str, keep: Path | None) -> Iterator[Path]:
     yield Path(mkdtemp(prefix=f"{label}-", dir=keep)).resolve()
 
 
-def run_agent(command: Sequence[str], cwd: Path, environment: Mapping[str, str], log: Path, limits: Limits) -> str:
-    """Run an agent's command with all that it prints in files, `log` and `log`.err; why it did not end by itself."""
+def run_agent(
+    command: Sequence[str],
+    cwd: Path,
+    environment: Mapping[str, str],
+    log: Path,
+    limits: Limits,
+    *,
+    grace: float | None = None,
+) -> str:
+    """Run an agent's command with its output in `log` and `log`.err. Return why it did not end on its own.
+
+    An agent that does not know its limit gets no `grace`.
+    """
     with log.open("wb") as printed, log.with_suffix(".err").open("wb") as told:
         process = subprocess.Popen(
             command,
@@ -149,7 +160,7 @@ def run_agent(command: Sequence[str], cwd: Path, environment: Mapping[str, str],
             start_new_session=True,
         )
         try:
-            process.wait(limits.seconds + GRACE)
+            process.wait(limits.seconds + (GRACE if grace is None else grace))
         except subprocess.TimeoutExpired:
             return f"killed after {limits.seconds:.0f} s"
         finally:
