@@ -154,6 +154,14 @@ def test_jobs_are_listed_shown_replayed_and_undone(there, repository, tmp_path):
     assert "+    return a + b" in there("jobs", "show", job, "--diff").lines
     again = there("jobs", "logs", job)
     assert (again.code, "== fix" in again.err, "It subtracts." in again.out + again.err) == (0, True, True)
+    edit = [
+        "Edited calc.py +1 \N{MINUS SIGN}1",
+        "@@ -1,2 +1,2 @@",
+        " def add(a, b):",
+        "-    return a - b",
+        "+    return a + b",
+    ]
+    assert "\n".join(edit) in again.err
     branches = repository.git("branch", "--list", "callboard/*")
     assert branches.strip() in there("undo", job).out
     assert repository.git("branch", "--list", "callboard/*") == ""

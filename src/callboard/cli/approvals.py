@@ -7,7 +7,7 @@ explicit answer that was typed after the question counts.
 from __future__ import annotations
 
 import sys
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Final, Literal, Protocol, TypeAlias
@@ -37,6 +37,8 @@ _ANSWERS: Final[Mapping[str, ChatAnswer | Literal["more"]]] = {
 class HasStatus(HasTell, Protocol):
     def hold_status(self) -> AbstractContextManager[None]: ...
 
+    def mark_reviewed(self, paths: Iterable[str]) -> None: ...
+
 
 class Approvals(ChatApprover):
     """Asks at the terminal. `ask` reads a line of standard input by default."""
@@ -56,6 +58,7 @@ class Approvals(ChatApprover):
         if why := make_visible(question.why.removeprefix(ASKS_FIRST).lstrip(". ")):
             self._display.tell(why, "33")
         more = bool(diff) and show_diff(self._display, diff)
+        self._display.mark_reviewed([each.path for each in question.changes])
         what = describe_changes(question.changes) if diff else describe_call(invocation.name, invocation.arguments)
         later = ", [a]lways in this session, [p]ermanently allow " if question.pattern else ""
         text = f"[y]es, [n]o{later}{make_visible(question.pattern)}"

@@ -18,13 +18,13 @@ class HasTell(Protocol):
     def tell(self, line: str, color: str = "") -> None: ...
 
 
-def show_edit(display: HasTell, edit: FileEdited) -> None:
+def show_edit(display: HasTell, edit: FileEdited, *, with_hunks: bool = True) -> None:
     """Show what a call did to a file: one line, and the hunks."""
     header, _, hunks = edit.diff.partition("\n@@")
     verb = "Created" if edit.diff.startswith("--- /dev/null") else "Edited"
     verb = "Deleted" if header.endswith("+++ /dev/null") else verb
     display.tell(f"{verb} {escape(edit.path)} {count_lines(edit.added, edit.removed)}", "1")
-    if hunks and verb != "Deleted":
+    if hunks and with_hunks and verb != "Deleted":
         show_diff(display, f"@@{hunks}")
 
 

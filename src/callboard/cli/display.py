@@ -6,7 +6,7 @@ import asyncio
 import json
 import sys
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import AbstractContextManager, asynccontextmanager
 from typing import Any, Final, TextIO
 
@@ -81,8 +81,12 @@ class Display:
         self._written_at = 0.0
         self._status = StatusLine(err)
         self.activity = RunActivity()
-        self._edits: set[str] = set()
-        """Calls that edit files. Their diffs are shown instead of their results."""
+        self.knows_edits = False
+        """True if the steps have a `FileEdited` for each edit."""
+        self._silent: set[str] = set()
+        """Calls whose results are not shown: a diff says more, or a person need not read them."""
+        self._reviewed: set[str] = set()
+        """Files whose next change a person has seen as a diff."""
 
     def await_model(self, name: str, model: Model) -> None:
         """Name the model that the status line waits for."""
@@ -101,18 +105,20 @@ class Display:
             case TextPiece(text=text) | RefusalPiece(text=text):
                 self._write_text(text)
             case InvocationEnded(identifier=identifier, name=name, arguments=arguments, raw=raw):
-                is_edit = self.is_edit(name, arguments)
-                self._edits |= {identifier} if is_edit else set()
-                self.tell(f"-> {collapse(name)}({_format_arguments(arguments, raw, is_short=is_edit)})", "36")
+                kind = _classify(name, arguments) if self.knows_edits else ""
+                if kind == "edit" or (kind == "look" and self._status.is_on and not self._verbose):
+                    self._silent.add(identifier)
+                self.tell(f"-> {collapse(name)}({_format_arguments(arguments, raw, is_short=kind == 'edit')})", "36")
             case InvocationIncomplete(name=name, why=why):
                 self.tell(f"-> {collapse(name) or 'a call'} (incomplete: {why})", "33")
             case ToolProgress(progress=progress, total=total, message=message) if self._verbose:
                 far = f"{progress:g}" if total is None else f"{progress:g} of {total:g}"
                 self.tell(f".. {far} {collapse(message)}".rstrip(), "2")
-            case FileEdited():
-                show_edit(self, event)
+            case FileEdited(path=path):
+                show_edit(self, event, with_hunks=path not in self._reviewed)
+                self._reviewed.discard(path)
             case ResultReady(canister=canister):
-                if canister.error or canister.invocation_id not in self._edits:
+                if canister.error or canister.invocation_id not in self._silent:
                     self.tell(f"<- {_describe_result(canister)}", "31" if canister.error else "32")
             case ApprovalAnswered(invocation=invocation, verdict=verdict) if verdict != "defer":
                 self.tell(f"{collapse(invocation.name)}: {collapse(event.describe(), _MESSAGE)}", "2")
@@ -155,9 +161,9 @@ class Display:
         self._err.flush()
         self._written_at = time.monotonic()
 
-    def is_edit(self, _name: str, _arguments: Mapping[str, Any] | None) -> bool:
-        """Return whether a call edits files, and a step with the diff follows its result."""
-        return False
+    def mark_reviewed(self, paths: Iterable[str]) -> None:
+        """Note that a person has seen the next change of these files as a diff."""
+        self._reviewed.update(paths)
 
     def hold_status(self) -> AbstractContextManager[None]:
         """Show no status line while a person types."""
@@ -232,6 +238,18 @@ def result_text(canister: ResultCanister) -> str:
     return canister.text or " ".join([_describe_content(part) for part in canister.content])
 
 
+def _classify(name: str, arguments: Mapping[str, Any] | None) -> str:
+    """Return "edit" for a call of our tools that edits files, "look" for one that only reads, else ""."""
+    from callboard.coding.agents.apply_code_blocks import PUT_CODE  # noqa: PLC0415  # a quarter of a second
+    from callboard.coding.agents.phases import READ_GROUPS, actions_of_groups  # noqa: PLC0415
+    from callboard.coding.tools import single_action  # noqa: PLC0415
+
+    action = single_action(name, arguments or {})
+    if name == PUT_CODE or action in actions_of_groups(("edit",)):
+        return "edit"
+    return "look" if action in actions_of_groups(READ_GROUPS) else ""
+
+
 _MISTAKES: Final = (
     ("ArgValidationError: ", ""),
     ("\n  ", ": "),
@@ -277,13 +295,7 @@ class JobDisplay(Display):
     def __init__(self, out: TextIO, err: TextIO, *, verbose: bool, as_json: bool, width: int = 0) -> None:
         super().__init__(out, err, verbose=verbose, color=has_color(err), width=width)
         self.as_json = as_json
-
-    def is_edit(self, name: str, arguments: Mapping[str, Any] | None) -> bool:
-        from callboard.coding.agents.apply_code_blocks import PUT_CODE  # noqa: PLC0415  # a quarter of a second
-        from callboard.coding.agents.phases import actions_of_groups  # noqa: PLC0415
-        from callboard.coding.tools import single_action  # noqa: PLC0415
-
-        return name == PUT_CODE or single_action(name, arguments or {}) in actions_of_groups(("edit",))
+        self.knows_edits = True
 
     def step(self, step: Step) -> None:
         """Show a step."""

@@ -69,7 +69,7 @@ def follow_job(request: JobRequest, display: JobDisplay, *, resume: DurableJob |
     def show_cancelled() -> None:
         if display.as_json and begun:
             display.job(begun[0])
-        hint = "".join([f". Details: callboard jobs show {each.id}" for each in begun])
+        hint = "".join([f". Continue it: callboard jobs resume {each.id}" for each in begun])
         display.tell(f"Cancelled{hint}")
 
     with open_store() as store:

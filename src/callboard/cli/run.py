@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterable
 from contextlib import redirect_stdout
 from dataclasses import dataclass
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -38,13 +39,16 @@ from callboard.cli.settings import settings_here, start_telemetry
 from callboard.cli.tools import Toolbox, select_servers
 from callboard.configuration import Settings
 from callboard.configuration.ownership import find_user_name
-from callboard.core import Allow, Answer, Deny, InvocationCanister, RunState, encode_line
+from callboard.core import Allow, Answer, Deny, InvocationCanister, ResultReady, RunState, encode_line
 from callboard.core import Model as CoreModel
 from callboard.errors import CallerError
 from callboard.execution.approval import EarlierAnswers
 from callboard.loop import Limits
 from callboard.text.display import make_visible
 from callboard.tools import Ensemble
+
+if TYPE_CHECKING:
+    from callboard.coding.workspace.changed_files import EditLog
 
 EXIT_CODES: dict[RunState, int] = {"completed": 0, "failed": 1, "incomplete": 3, "pending": 4, "cancelled": 130}
 
@@ -119,6 +123,7 @@ def run(options: RunCommandOptions) -> None:
             agent = _make_agent(settings, model, ensembles, conversation, display)
             if settings.model.startswith("local:") and not as_json:
                 display.tell(f"{settings.model.partition(',')[0].strip()}: loading", "2")
+            edits = _collect_edits(ensembles, display)
             stream = agent.stream(prompt.decode("utf-8", "replace"), history=conversation.canisters)
             try:
                 async with display.report_silence():
@@ -126,8 +131,10 @@ def run(options: RunCommandOptions) -> None:
                         if as_json:
                             out.buffer.write(encode_line(event) + b"\n")
                             out.buffer.flush()
-                        else:
-                            display.show(event)
+                            continue
+                        display.show(event)
+                        for edit in edits.take() if edits and isinstance(event, ResultReady) else ():
+                            display.show(edit)
             finally:
                 await model.aclose()
         return stream
@@ -144,6 +151,21 @@ def run(options: RunCommandOptions) -> None:
     if verbose or result.state != "completed":
         display.tell(f"the transcript is in {conversation.path}", "2")
     raise typer.Exit(EXIT_CODES[result.state])
+
+
+def _collect_edits(ensembles: Iterable[Ensemble], display: Display) -> EditLog | None:
+    """Return a log of what the coding tools change, None without them."""
+    workspaces = [each.connection for each in ensembles if each.name.startswith("coding")]
+    if not workspaces:
+        return None
+    from callboard.coding.workspace.changed_files import EditLog, ObservedDirectory  # noqa: PLC0415  # only for them
+    from callboard.coding.workspace.workspace import READ_ONLY, Workspace  # noqa: PLC0415
+
+    edits, display.knows_edits = EditLog(), True
+    for each in workspaces:
+        if isinstance(each, Workspace):
+            each.files = ObservedDirectory(str(each.root), READ_ONLY, edits.add)
+    return edits
 
 
 def _run_as_job(prompt: str, options: RunCommandOptions, settings: Settings, display: Display) -> None:
