@@ -42,9 +42,10 @@ def graded(repository):
 
 
 def test_survivors_are_the_next_prompt_and_better_tests_join_the_others(run, graded):
-    done = run("build", TASK, [reply(CLEAR, LOW), reply(BOUND)])
+    done = run("build", TASK, [reply(CLEAR, LOW, WRONG), reply(BOUND)])
     assert (done.job.state, done.job.output.missing) == ("completed", ())
     assert "grades.py, line 2: `if points < 50:` -> `if points <= 50:`" in done.prompts[1]
+    assert "test_wrong: AssertionError: assert 'passed' == 'failed'" in done.prompts[1]
     assert "Another answer was not right" not in done.prompts[1]
     tests = graded.git("show", f"{done.job.output.branch}:tests/test_grades.py")
     assert all(f"def test_{name}" in tests for name in ("clear", "low", "bound"))
@@ -166,7 +167,8 @@ def test_how_much_is_enough(noticed, survivors, is_enough):
 def test_each_prompt_shows_other_survivors():
     result = MutationResult(0, ("a", "b", "c"))
     shown = [
-        [line[2:] for line in result.wish(["t.py"], number).split("\n") if line.startswith("- ")] for number in range(4)
+        [line[2:] for line in result.wish(["t.py"], [], number).split("\n") if line.startswith("- ")]
+        for number in range(4)
     ]
     assert shown == [["a", "b"], ["c", "a"], ["b", "c"], ["a", "b"]]
 

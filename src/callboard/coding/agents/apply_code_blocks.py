@@ -85,6 +85,8 @@ def _diff_spans(old: list[str], new: list[str]) -> tuple[Span, ...]:
 PUT_CODE: Final = "put_code"
 MAX_REPLY: Final = 1_000_000
 """Characters of the longest reply whose code is applied."""
+MAX_MESSAGE: Final = 150
+"""Characters of why a test was left out."""
 MAX_BLOCKS: Final = 100
 """Code blocks of one reply that are applied."""
 
@@ -111,6 +113,8 @@ class CodeBlockApplier:
     def __post_init__(self) -> None:
         self.failures: list[str] = []
         """Why code of the last reply could not be applied."""
+        self.wrong_tests: list[str] = []
+        """Tests of the last reply that were left out, with the messages of their failures."""
         self.calls = 0
         self.deferred: list[InvocationCanister] = []
         """The calls that somebody has to answer; then nothing of the last reply is applied."""
@@ -134,7 +138,7 @@ class CodeBlockApplier:
     async def apply(self, reply: str) -> None:
         """Apply the code blocks of a reply, after undoing the blocks of the previous reply."""
         self.take_back()
-        self.failures = []
+        self.failures, self.wrong_tests = [], []
         blocks = parse_code_blocks(reply) if len(reply) <= MAX_REPLY else []
         if len(reply) > MAX_REPLY or len(blocks) > MAX_BLOCKS:
             blocks = []
@@ -147,7 +151,9 @@ class CodeBlockApplier:
     async def apply_without(self, failures: Iterable[Failure]) -> tuple[str, ...]:
         """Apply the code of the last reply again without what failed; return descriptions of what is left out."""
         changed = self.changed_files
+        failures = [*failures]
         failed = {each.name: self._read_line(each.location) for each in failures}
+        self.wrong_tests += [f"{each.name}: {' '.join(each.message.split())[:MAX_MESSAGE]}" for each in failures]
         removed: dict[str, None] = {}
         self.take_back()
         last = [(call.arguments["path"], call.arguments["code"]) for call in self._last if call.arguments]

@@ -64,7 +64,7 @@ class BestTests:
             applier.take_back()
             self.workspace.tests.mark_changed()
             if not self.best.is_enough:
-                self.wish = self.best.wish([*self.memory.phase.kept_tests], self._wishes)
+                self.wish = self.best.wish([*self.memory.phase.kept_tests], applier.wrong_tests, self._wishes)
                 self._wishes += 1
 
     async def _check(self, tests: list[str]) -> MutationResult:

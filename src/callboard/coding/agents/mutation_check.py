@@ -50,16 +50,19 @@ class MutationResult(NamedTuple):
         """The result in one line."""
         return f"the new tests notice {self.noticed} of {self.noticed + len(self.survivors)} small mistakes in the code"
 
-    def wish(self, tests: Sequence[str], number: int) -> str:
+    def wish(self, tests: Sequence[str], wrong: Sequence[str], number: int) -> str:
         """Return the end of the next prompt, which asks for tests that notice more.
 
-        `tests` are the files of tests. Prompts of different numbers show different survivors.
+        `tests` are the files of tests, `wrong` describes tests of the last reply that were left out. Prompts of
+        different numbers show different survivors.
         """
         first = number * MAX_SHOWN % max(len(self.survivors), 1)
         shown = [*self.survivors[first:], *self.survivors[:first]][:MAX_SHOWN]
         listed = "\n".join(f"- {each}" for each in shown)
+        wrong_tests = "\n".join([f"- {each}" for each in wrong[:MAX_SHOWN]])
+        left_out = f"These tests were wrong, since the code gives other values:\n{wrong_tests}\n\n" if wrong else ""
         return (
-            f"{' and '.join(tests)} has tests that pass, but all of them still pass after this change of the code:\n"
+            f"{left_out}{' and '.join(tests)} has tests that pass, but all of them still pass after this change of the code:\n"
             f"{listed}\nWrite one short test with a new name. It passes on the code above, and fails after the change."
         )
 
