@@ -16,6 +16,7 @@ CLIENTS := .venv-clients
 SERVERS := .venv-mcp
 PROGRAMS := .venv-programs
 EVALS := .venv-evals
+AIDER := .venv-aider
 BFCL := .venv-bfcl
 BOARD := .venv-board
 LOCKER := .venv-lock
@@ -297,9 +298,16 @@ eval-agents: $(INSTALLED) $(EVALS)/.installed
 	@for model in qwen2.5-coder-0.5b qwen2.5-coder-1.5b; do $(BIN)/callboard models pull $$model > /dev/null; done
 	$(BIN)/python -m evals.run $(OPTIONS)
 
-# make bench-agents  the same tasks, and mini-swe-agent beside us
+$(AIDER)/.installed: bench/aider.txt
+	@echo "[peers] $(AIDER): aider (about 700 MB the first time)"
+	@rm -rf $(AIDER) && $(PYTHON) -m venv $(AIDER)
+	@$(AIDER)/bin/python -m pip --disable-pip-version-check install --quiet --no-deps --only-binary :all: --requirement bench/aider.txt
+	@touch $@
+
+# make bench-agents  the same tasks, by Callboard, mini-swe-agent and aider (OPTIONS="--held-back --limit 8")
 bench-agents: $(INSTALLED)
-	@$(MAKE) --silent --no-print-directory $(EVALS)/.installed || echo "[peers] it cannot be had: measured without it"
+	@$(MAKE) --silent --no-print-directory $(EVALS)/.installed || echo "[peers] mini-swe-agent is not available: measured without it"
+	@$(MAKE) --silent --no-print-directory $(AIDER)/.installed || echo "[peers] aider is not available: measured without it"
 	@for model in qwen2.5-coder-0.5b qwen2.5-coder-1.5b; do $(BIN)/callboard models pull $$model > /dev/null; done
 	$(BIN)/python -m bench.agents $(OPTIONS)
 
@@ -347,4 +355,4 @@ lock: $(LOCKER)/.installed
 
 # make clean  remove the virtual environments and the caches
 clean:
-	rm -rf $(VENV) $(PEERS) $(PARSERS) $(LITELLM) $(RELAYS) $(THREADS) $(DURABLE) $(FUZZER) $(CLIENTS) $(SERVERS) $(PROGRAMS) $(EVALS) $(BFCL) $(BOARD) $(LOCKER) $(SBOM) $(SITE) $(DEPLOY) .fuzz .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(PEERS) $(PARSERS) $(LITELLM) $(RELAYS) $(THREADS) $(DURABLE) $(FUZZER) $(CLIENTS) $(SERVERS) $(PROGRAMS) $(EVALS) $(AIDER) $(BFCL) $(BOARD) $(LOCKER) $(SBOM) $(SITE) $(DEPLOY) .fuzz .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -2,7 +2,7 @@
 
 usage: python -m evals.polyglot --checkout DIRECTORY [--language python,javascript,go] [--model MODEL] [--exercises N]
 
-DIRECTORY is a checkout of https://github.com/Aider-AI/polyglot-benchmark. The rules are those of the benchmark: the
+DIRECTORY is a checkout of https://github.com/Aider-AI/polyglot-benchmark. The rules are those of the benchmark. The
 agent gets the instructions and the files without the tests. If the tests fail, it gets their output and tries once
 more. pass@1 counts the first tries, pass@2 both. The tests are put back before each run and have 180 seconds.
 """
@@ -119,7 +119,7 @@ def load_exercises(checkout: Path, languages: Sequence[Language], count: int | N
 
 
 def missing(checkout: Path, language: Language) -> str:
-    """What has to be installed for a language; empty if nothing."""
+    """Say what to install for a language. Empty if nothing is missing."""
     if not program(language):
         return f"{language} is not installed"
     if language == "javascript" and not (checkout / "javascript/node_modules/jest").is_dir():

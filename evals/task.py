@@ -88,7 +88,7 @@ class Bug(msgspec.Struct, frozen=True):
 
 
 class Task(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What an agent is asked, and what is right.
+    """A question to an agent, and its right answer.
 
     `description` is what the agent is given; for a review, it is the message of the commit under review. `protected`
     files must not change. `failing` (fix) are the names of the tests that fail at first, `function` (tests, function)
@@ -132,7 +132,7 @@ class Task(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
     @property
     def solution(self) -> Files:
-        """Files over those of the repository, or of the branch, that solve the task."""
+        """Files that solve the task. They replace files of the repository or of the branch."""
         source = self.right_change if self.kind == "review" else self.files
         return {**{each.file: source[each.file] for each in self.mutation}, **self.answers}
 

@@ -1,6 +1,6 @@
 """Runs of tests that we wrote ourselves, made fast.
 
-A process that has imported pytest forks for each tree; Go's results are kept by content. Nothing is confined.
+A process that has imported pytest forks for each tree; Go caches results by content. Nothing is confined.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ from callboard.providers.local.model_files import locate
 from callboard.providers.local.server import EmbeddedServer
 
 AIDER = ENVIRONMENT.with_name(".venv-aider")
-"""Where make installs aider."""
+"""Environment of aider, which make installs."""
 REVIEW = "review.md"
 TESTS: dict[Language, str] = {"python": "python -m pytest -q", "javascript": "node --test", "go": "go test ./..."}
 """The command that aider runs after each edit."""
@@ -72,7 +72,7 @@ def mini_swe_agent(style: Style, task: Task, model: str, place: Place, limits: L
 
 
 def asked(task: Task) -> str:
-    """What mini-swe-agent is asked: for a review, what our command learns from its options."""
+    """Return the prompt of mini-swe-agent. For a review it says what our command learns from its options."""
     if task.kind != "review":
         return task.description
     return (
@@ -82,7 +82,7 @@ def asked(task: Task) -> str:
 
 
 def handed_over(found: dict[str, Any], task: Task, place: Place, reason: str) -> Handed:
-    """What a trajectory (mini-swe-agent-1.1) and the working tree say."""
+    """Read a trajectory (mini-swe-agent-1.1) and the working tree."""
     info, messages = found["info"], found["messages"]
     extras = [message.get("extra") or {} for message in messages]
     usages = [extra["response"].get("usage") or {} for extra in extras if isinstance(extra.get("response"), dict)]
@@ -155,7 +155,7 @@ def aider(task: Task, model: str, place: Place, limits: Limits) -> Handed:
 
 
 def question(task: Task, fixture: Fixture) -> str:
-    """What aider is asked. It runs no commands, so it is shown the change that it reviews."""
+    """Return the prompt of aider. It runs no commands, so a review contains the change."""
     if task.kind != "review":
         return task.description
     change = git(fixture.root, "diff", f"main...{task.branch}")
