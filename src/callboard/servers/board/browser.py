@@ -9,7 +9,7 @@ Input from a browser: forms, numbers and short values, each read with a size lim
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import aclosing, suppress
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from urllib.parse import parse_qsl
@@ -22,6 +22,8 @@ from starlette.responses import StreamingResponse
 from callboard.errors import CallboardError
 
 if TYPE_CHECKING:
+    from markupsafe import Markup
+
     from callboard.servers.board.app import Board
 
 MAX_FORM: Final = 1024 * 1024
@@ -103,6 +105,20 @@ async def wait(board: Board, seconds: float) -> bool:
     with suppress(TimeoutError):
         await asyncio.wait_for(board.closing.wait(), seconds)
     return not board.closing.is_set()
+
+
+async def follow_parts(
+    board: Board, seconds: float, read: Callable[[], Awaitable[Mapping[str, Markup]]]
+) -> AsyncGenerator[PageUpdate]:
+    """Yield the parts of a page that `read` renders in another way than before, while the browser watches."""
+    parts: Mapping[str, Markup] = {}
+    while True:
+        fresh = await read()
+        if changed := {name: markup for name, markup in fresh.items() if parts.get(name) != markup}:
+            yield PageUpdate(event="parts", data=changed)
+        parts = fresh
+        if not await wait(board, seconds):
+            return
 
 
 async def _encode(board: Board, cookie: str, updates: AsyncGenerator[PageUpdate]) -> AsyncIterator[bytes]:

@@ -8,8 +8,8 @@ The pages of the gateway's requests share their source and the format of their v
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
+from functools import partial
 from hashlib import sha256
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import urlencode
 
@@ -23,7 +23,7 @@ from starlette.routing import BaseRoute, Route
 from callboard.dialects import DIALECTS
 from callboard.errors import CallerError
 from callboard.modes.mode import MODES
-from callboard.servers.board.browser import Form, PageUpdate, read_number, read_value, send_updates, wait
+from callboard.servers.board.browser import Form, PageUpdate, follow_parts, read_number, read_value, send_updates, wait
 from callboard.servers.board.charts import chart_requests
 from callboard.servers.board.comparison import compare_readings
 from callboard.servers.board.templating import now, render
@@ -35,7 +35,6 @@ from callboard.servers.gateway.traffic_values import (
     ReplyReading,
     RequestView,
     RowFilter,
-    RowPage,
 )
 
 if TYPE_CHECKING:
@@ -168,28 +167,22 @@ def _read_place(text: str, view: RequestView) -> int:
 
 def session_routes(board: Board) -> Sequence[BaseRoute]:
     async def show(request: Request) -> Response:
-        _, parts, name = await _render_session(board, board.values(request), _read_identifier(request))
+        parts, name = await _render_session(board, board.values(request), _read_identifier(request))
         return board.render(request, "session.html", parts=parts, name=name)
 
     async def stream(request: Request) -> Response:
-        return send_updates(board, request, _follow_session(board, board.values(request), _read_identifier(request)))
+        values, identifier = board.values(request), _read_identifier(request)
+
+        async def read() -> dict[str, Markup]:
+            return {"session": (await _render_session(board, values, identifier))[0]}
+
+        return send_updates(board, request, follow_parts(board, LOOK_SECONDS, read))
 
     return [Route("/requests/sessions/{identifier}", show), Route("/requests/sessions/{identifier}/live", stream)]
 
 
-async def _follow_session(board: Board, values: Mapping[str, Any], identifier: str) -> AsyncGenerator[PageUpdate]:
-    last = ""
-    while True:
-        key, markup, _ = await _render_session(board, values, identifier)
-        if key != last:
-            last = key
-            yield PageUpdate(event="parts", data={"session": markup})
-        if not await wait(board, LOOK_SECONDS):
-            return
-
-
-async def _render_session(board: Board, values: Mapping[str, Any], identifier: str) -> tuple[str, Markup, str]:
-    """Return the key, the markup and the title of a session, with the turns that are still in the log."""
+async def _render_session(board: Board, values: Mapping[str, Any], identifier: str) -> tuple[Markup, str]:
+    """Return the markup and the title of a session, with the turns that are still in the log."""
     session = traffic_of(board).find_session(identifier)
     if session is None:
         hint = "the gateway has only its latest sessions since it started"
@@ -197,7 +190,7 @@ async def _render_session(board: Board, values: Mapping[str, Any], identifier: s
     rows = await traffic_of(board).turns(identifier)
     key = digest((session, rows))
     markup = render("session_parts.html", {**values, "session": session, "rows": rows, "key": key})
-    return key, markup, f"{session.client_name or 'Unnamed client'} {identifier[:6]}"
+    return markup, f"{session.client_name or 'Unnamed client'} {identifier[:6]}"
 
 
 LOOK_SECONDS: Final = 1.0
@@ -220,24 +213,24 @@ class ListQuery(NamedTuple):
 def routes(board: Board) -> Sequence[BaseRoute]:
     async def show(request: Request) -> Response:
         query = _read_query(request)
-        page = await traffic_of(board).page(query.row_filter, query.before)
-        parts = await _render_parts(board, board.values(request), page, query)
+        every = await traffic_of(board).page(query.row_filter, limit=CHARTED)
         return board.render(
             request,
             "requests.html",
-            parts={name: markup for name, (_, markup) in parts.items()},
+            parts=await _render_parts(board, board.values(request), query),
             live=f"/requests/live?{query.encode()}",
             row_filter=query.row_filter,
             problems=PROBLEMS,
             ends=_ENDS,
-            models=page.models,
-            clients=page.clients,
-            charts=chart_requests((await traffic_of(board).page(query.row_filter, limit=CHARTED)).rows, now()),
+            models=every.models,
+            clients=every.clients,
+            charts=chart_requests(every.rows, now()),
             backends=sorted({each.name for each in traffic_of(board).backends()}),
         )
 
     async def stream(request: Request) -> Response:
-        return send_updates(board, request, _follow(board, board.values(request), _read_query(request)))
+        read = partial(_render_parts, board, board.values(request), _read_query(request))
+        return send_updates(board, request, follow_parts(board, LOOK_SECONDS, read))
 
     return [
         Route("/requests", show),
@@ -247,30 +240,12 @@ def routes(board: Board) -> Sequence[BaseRoute]:
     ]
 
 
-async def _follow(board: Board, values: Mapping[str, Any], query: ListQuery) -> AsyncGenerator[PageUpdate]:
-    """Yield changes of the list while the browser watches."""
-    keys: dict[str, str] = {}
-    while True:
-        page = await traffic_of(board).page(query.row_filter, query.before)
-        parts = await _render_parts(board, values, page, query, keys)
-        if parts:
-            keys |= {name: key for name, (key, _) in parts.items()}
-            yield PageUpdate(event="parts", data={name: markup for name, (_, markup) in parts.items()})
-        if not await wait(board, LOOK_SECONDS):
-            return
-
-
-async def _render_parts(
-    board: Board,
-    values: Mapping[str, Any],
-    page: RowPage,
-    query: ListQuery,
-    known: Mapping[str, str] = MappingProxyType({}),
-) -> dict[str, tuple[str, Markup]]:
-    """Render the parts of the page, with their keys. Parts whose key is known are skipped."""
-    backends, sessions = traffic_of(board).backends(), await traffic_of(board).sessions()
-    more: dict[str, dict[str, Any]] = {
-        "backends": {"backends": backends},
+async def _render_parts(board: Board, values: Mapping[str, Any], query: ListQuery) -> dict[str, Markup]:
+    """Render the parts of the page that change, by the ids of their elements."""
+    traffic = traffic_of(board)
+    page, sessions = await traffic.page(query.row_filter, query.before), await traffic.sessions()
+    parts: dict[str, dict[str, Any]] = {
+        "backends": {"backends": traffic.backends()},
         "sessions": {"sessions": [] if board.parts.jobs else sessions},  # the list of jobs has them
         "rows": {
             "page": page,
@@ -278,12 +253,9 @@ async def _render_parts(
             "sessions": {each.identifier for each in sessions},
         },
     }
-    keys = {name: digest(list(fields.values())) for name, fields in more.items()}
-    shared = {**values, "now": now()}
     return {
-        name: (keys[name], render(f"requests_{name}.html", {**shared, **fields, "key": keys[name]}))
-        for name, fields in more.items()
-        if known.get(name) != keys[name]
+        name: render(f"requests_{name}.html", {**values, **fields, "key": digest(list(fields.values()))})
+        for name, fields in parts.items()
     }
 
 
