@@ -55,7 +55,7 @@ SILENCE: Final = 10.0
 """Seconds without output in a reply, after which a line says that the command waits. The wait then doubles."""
 _POLL_SECONDS: Final = 0.5
 _SHORT: Final = 40
-"""Maximum characters of an argument that is shown beside a diff."""
+"""Maximum characters of an argument that is shown beside a diff, on one line."""
 _HANGING: Final = {"-> ": "   ", "<- ": "   ", ".. ": "   "}
 """Indents of continuation lines by the beginning of a line. Other lines keep their own."""
 
@@ -284,9 +284,9 @@ def _format_arguments(arguments: Mapping[str, Any] | None, raw: str, *, is_short
     if arguments is None:
         return collapse(raw)
     values = {key: json.dumps(value, ensure_ascii=False) for key, value in arguments.items()}
-    return collapse(
-        ", ".join(f"{key}={value}" for key, value in values.items() if not is_short or len(value) <= _SHORT)
-    )
+    if is_short:
+        values = {key: value for key, value in values.items() if len(value) <= _SHORT and "\\n" not in value}
+    return collapse(", ".join(f"{key}={value}" for key, value in values.items()))
 
 
 class JobDisplay(Display):

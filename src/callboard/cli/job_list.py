@@ -25,7 +25,7 @@ from callboard.text.duration import format_age, format_clock
 _ID_LENGTHS: Final = (13, 15, 19, 26)
 """Ends of the minute, the second, the millisecond and the whole of an id."""
 _MIN_TASK: Final = 24
-"""Columns of the task, below which other columns are left out."""
+"""Minimum columns of the task. Other columns make room for it."""
 _COLUMNS: Final = ("Job", "State", "Kind", "Created", "Time", "Cost", "Task")
 _OPTIONAL: Final = (4, 5, 2)
 """Columns that a narrow terminal leaves out, the first one first."""

@@ -1,6 +1,6 @@
-"""The last line of a terminal: what the command waits for, and for how long.
+"""The last line of a terminal: the model or the tool that the command waits for, and for how long.
 
-Nothing of it is left behind: it is cleared before each output, and not drawn if standard error is not a terminal.
+The line is cleared before each output. It is not drawn if standard error is not a terminal.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _LOCAL: Final = "local:"
 
 
 class RunActivity:
-    """What a run does now, by its steps: the model or the tools that it waits for, and what it has used."""
+    """The present activity of a run, by its steps: the model or the tools that it waits for, its tokens and its cost."""
 
     def __init__(self, name: str = "", model: Model | None = None, clock: Callable[[], float] = time.monotonic) -> None:
         self._name = display(name.partition(",")[0].strip(), _MAX_NAME)
@@ -51,7 +51,7 @@ class RunActivity:
         self._round = 0
         self._replies = 0
         self._work = ""
-        """What is waited for, "" for nothing."""
+        """The model or the tools that the run waits for, "" for none."""
         self._since = 0.0
         self._calls: dict[str, str] = {}
         self._tokens = 0

@@ -1,4 +1,4 @@
-"""What a terminal needs of a text: colors, its width, and lines that break between words."""
+"""Texts on a terminal: their colors and widths, and lines that break between words."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def paint(text: str, color: str, is_on: bool = True) -> str:
 
 
 def find_width(stream: TextIO | None = None) -> int:
-    """Return the columns of a terminal, by default that of standard output. COLUMNS overrides them."""
+    """Return the columns of a terminal. The default is the terminal of standard output. COLUMNS overrides both."""
     columns = shutil.get_terminal_size().columns
     if stream is not None and not os.environ.get("COLUMNS"):
         with suppress(OSError, ValueError):  # not a terminal, or without a descriptor
@@ -68,7 +68,7 @@ def crop(text: str, width: int) -> str:
 
 
 def wrap(text: str, width: int, indent: str | None = None) -> str:
-    """Break the lines of a text between words. Every other line starts with `indent`, by default that of its line.
+    """Break the lines of a text between words. Every other line starts with `indent`. The default is the indent of its line.
 
     A word that is longer than a line is broken anywhere. Colors take no room. No character is lost, except blanks at a
     break.

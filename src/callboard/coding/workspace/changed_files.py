@@ -148,7 +148,7 @@ class EditLog:
         self._changes[change.path] = ChangedFile(change.path, first.before, change.after)
 
     def take(self) -> list[FileEdited]:
-        """Return and forget the changes. Files with their old content are left out."""
+        """Return and forget the changes. Omit files that have their old content again."""
         changes, self._changes = self._changes, {}
         return [describe_edit(each) for each in changes.values() if each.before != each.after]
 
