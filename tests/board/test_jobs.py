@@ -89,7 +89,7 @@ def test_a_job_runs_again_with_another_prompt_and_another_model(board, jobs, vis
     page = open_job(visitor, jobs.submit("Ship it"))
     expect(page.get_by_role("heading", name="Allow deploy?")).to_be_visible()
     first = page.url
-    page.get_by_role("link", name="Run again after round 1").click()
+    page.get_by_role("button", name="Run again after round 1").click()
     expect(page.get_by_label("Prompt")).to_have_value("Ship it")
     look(page)
     page.get_by_label("Prompt").fill("Ship it all")

@@ -469,7 +469,7 @@ def test_a_job_runs_again_from_a_changed_entry(run, job_store, browser, token):
 def test_a_job_runs_again_with_another_prompt_and_model(run, job_store, browser, token):
     job = run(make_ended, job_store, CALL, ResultCanister("shipped", invocation_id="call_1")).job
     page = browser.get(f"/board/jobs/{job.id}").text
-    assert f'href="/board/jobs/{job.id}/again?round=1"' in page
+    assert "Run again after round 1" in page
     assert "Run again with changes" in page
     form = browser.get(f"/board/jobs/{job.id}/again?round=1").text
     assert "Run again after round 1" in form
