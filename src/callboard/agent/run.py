@@ -11,7 +11,6 @@ import asyncio
 import inspect
 import logging
 import reprlib
-from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, aclosing, suppress
 from dataclasses import dataclass
@@ -271,7 +270,7 @@ class Run(Generic[OutputT_co]):
         """Instructions that replace the conversation's; None leaves the conversation as it is."""
         self._has_called = False
         """Whether the current agent has made a call."""
-        self._actions: deque[Action] = deque()
+        self._actions: list[Action] = []
         self._span: Span | None = None
         """Span of the run, if telemetry is on."""
         self._begun = False
@@ -338,7 +337,7 @@ class Run(Generic[OutputT_co]):
                 for decision in await self._begin():
                     yield self._feed(decision)
                 while self._actions:
-                    action = self._actions.popleft()
+                    action = self._actions.pop(0)
                     if self._journal is not None:
                         await self._save(self._journal, action)
                     match action:

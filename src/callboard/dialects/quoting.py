@@ -16,7 +16,9 @@ from __future__ import annotations
 
 import re
 
-_LINE = re.compile(
+from callboard.text.lazy_pattern import lazy_pattern
+
+_LINE = lazy_pattern(
     r"""
     \s*(?:(?:[-*+]|\d{1,9}[.)])[ \t]+)?>(?!>)                                 # a block quote
     | \s*[|│┃║] | .*\s[|│┃║]\s*\Z                                              # a table cell
@@ -28,7 +30,7 @@ _LINE = re.compile(
     """,
     re.VERBOSE | re.ASCII,
 )
-_DISPLAY = re.compile(
+_DISPLAY = lazy_pattern(
     r"""
     <(?:blockquote|code|example|kbd|pre|q|samp|script|style|td|template|textarea|th|tool_re(?:sult|sponse))
         (?:\s[^<>]{0,200})?>\s*\Z

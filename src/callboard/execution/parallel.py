@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections import deque
 from collections.abc import (
     AsyncGenerator,
     Awaitable,
@@ -123,8 +122,8 @@ class ParallelExecutor:
                     while not task.done():
                         # Awaiting the task itself would mean waiting for it even after a cancellation.
                         await asyncio.wait((task, news.arrival()), return_when=asyncio.FIRST_COMPLETED)
-                        while news.events:
-                            yield news.events.popleft()
+                        for event in news.take():
+                            yield event
                     result = tasks.pop(identifier).result()
                 for event in news.alerts([invocation], {identifier: result}):
                     yield event
@@ -198,7 +197,7 @@ class _Progress:
     """Notes and progress of running tools."""
 
     def __init__(self) -> None:
-        self.events: deque[Event] = deque()
+        self._events: list[Event] = []
         self._alerted: set[str] = set()
         """Invocations that already had an alert."""
         self._loop = asyncio.get_running_loop()
@@ -206,7 +205,7 @@ class _Progress:
 
     def alert(self, identifier: str, text: str, *, code: NoteCode = "") -> None:
         self._alerted.add(identifier)
-        self.events.append(Note("alert", text, code=code))
+        self._events.append(Note("alert", text, code=code))
 
     def alerts(
         self, invocations: Iterable[InvocationCanister], results: Mapping[str, ResultCanister]
@@ -217,8 +216,13 @@ class _Progress:
             error = None if result is None else result.error
             if error is not None and error.category in _ALERTED and each.identifier not in self._alerted:
                 self.alert(each.identifier, f"{each.name}: {error.message}", code="failed_call")
-        while self.events:
-            yield self.events.popleft()
+        while self._events:
+            yield from self.take()
+
+    def take(self) -> list[Event]:
+        """Return the events that have come, once."""
+        events, self._events = self._events, []
+        return events
 
     def arrival(self) -> asyncio.Future[None]:
         """Return a future that is done when there is a new event."""
@@ -234,7 +238,7 @@ class _Progress:
             self._loop.call_soon_threadsafe(self._take, event)
 
     def _take(self, event: Event) -> None:
-        self.events.append(event)
+        self._events.append(event)
         if not self._arrival.done():
             self._arrival.set_result(None)
 

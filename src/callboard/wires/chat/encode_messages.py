@@ -71,12 +71,16 @@ class MessageEncoder:
         self.body.append({"role": role, "content": content, **fields})
 
     def _turn(self, turn: Turn) -> None:
+        invocations = turn.invocations
+        if len(invocations) == len(turn.reply):
+            calls = [self._call(call) for call in invocations]
+            self.body.append({"role": "assistant", "content": None, "tool_calls": calls})
+            self._results(turn.results)
+            return
         text: list[core.TextualContent] = []
         reasoning: list[str] = []
         refusal: list[str] = []
-        invocations, texts = turn.invocations, []
-        if len(invocations) < len(turn.reply):
-            texts = [each for each in turn.reply if isinstance(each, core.AssistantCanister)]
+        texts = [each for each in turn.reply if isinstance(each, core.AssistantCanister)]
         contents = [each for canister in texts for each in canister.content]
         for content in contents:
             match content:
