@@ -16,9 +16,7 @@ from __future__ import annotations
 
 import re
 
-from callboard.text.lazy_pattern import lazy_pattern
-
-_LINE = lazy_pattern(
+_LINE = re.compile(
     r"""
     \s*(?:(?:[-*+]|\d{1,9}[.)])[ \t]+)?>(?!>)                                 # a block quote
     | \s*[|│┃║] | .*\s[|│┃║]\s*\Z                                              # a table cell
@@ -30,7 +28,7 @@ _LINE = lazy_pattern(
     """,
     re.VERBOSE | re.ASCII,
 )
-_DISPLAY = lazy_pattern(
+_DISPLAY = re.compile(
     r"""
     <(?:blockquote|code|example|kbd|pre|q|samp|script|style|td|template|textarea|th|tool_re(?:sult|sponse))
         (?:\s[^<>]{0,200})?>\s*\Z

@@ -22,7 +22,6 @@ from callboard.core import Note, ReplyFailed, ToolDeclaration
 from callboard.errors import ProviderError
 from callboard.profiles import Resolution
 from callboard.providers.transport import HttpResponse, Transport
-from callboard.text.lazy_pattern import lazy_pattern
 
 STATUSES: Final = frozenset({400, 404, 405, 415, 422, 500, 501})
 """With which a request is refused for what is in it; templates that raise are a 500 with llama.cpp."""
@@ -37,7 +36,7 @@ _ALTERNATE: Final = (
 )
 _TOOLS: Final = r"['\"`\[]*\b(?:tools?|functions?|function_calls?)\b(?:[ _-](?:us(?:e|age)|calls?|calling|choice)\b|_choice\b)?['\"`\]]*"
 _TAKEN: Final = r"(?:support|enabl|allow|permit|accept|implement|availab|compatib|capab)"
-_TOOL_REFUSAL: Final = lazy_pattern(
+_TOOL_REFUSAL: Final = re.compile(
     # "does not support tools", "cannot use tools", "not compatible with tool use"
     rf"(?:\bnot|n't|\bunable to|\bcannot)\W(?:\w+\W){{0,2}}?(?:{_TAKEN}\w*|used?|call|handle)[\W_]+(?:\w+[\W_]+){{0,3}}?{_TOOLS}"
     # "tool use is currently not available", "functions are unsupported", ["body", "tools"] "Extra inputs are not permitted"
@@ -52,7 +51,7 @@ _TOOL_REFUSAL: Final = lazy_pattern(
     re.IGNORECASE | re.DOTALL,
 )
 """Words in which servers say that a model takes no tools. `refuses_tools` reads them."""
-_ONE_TOOL: Final = lazy_pattern(
+_ONE_TOOL: Final = re.compile(
     r"(?:tools|declarations)['\"]?\s*[\[.,]\s*\d|\b(?:invalid|input_|json |in |the )schema\b|\bschema (?:for|of)\b",
     re.IGNORECASE,
 )

@@ -13,7 +13,6 @@ from typing import Final
 
 from callboard import core
 from callboard.modes.filters.call_indices import CALL_EVENTS
-from callboard.text.lazy_pattern import lazy_pattern
 
 EXCERPT: Final = 200
 """Maximum characters of the cut text in the note."""
@@ -54,7 +53,7 @@ _KEYS: Final = (re.compile(r'"success"\s*:\s*(?:true|false)'), re.compile(r'"(?:
 
 def _whole_pattern(*marks: Iterable[str]) -> re.Pattern[str]:
     """Return a pattern that matches any of the marks, each in its own group."""
-    return lazy_pattern("|".join([f"({_LEAD}{''.join(atoms)})" for atoms in marks]), re.IGNORECASE)
+    return re.compile("|".join([f"({_LEAD}{''.join(atoms)})" for atoms in marks]), re.IGNORECASE)
 
 
 def _prefix_pattern(*marks: Sequence[str]) -> re.Pattern[str]:
@@ -64,7 +63,7 @@ def _prefix_pattern(*marks: Sequence[str]) -> re.Pattern[str]:
         for atom in reversed(atoms):
             pattern = f"(?:{atom}{pattern})?"
         patterns.append(_LEAD + pattern)
-    return lazy_pattern("|".join(patterns), re.IGNORECASE)
+    return re.compile("|".join(patterns), re.IGNORECASE)
 
 
 _TAG: Final = _whole_pattern(*[atoms for atoms, _ in _TAGS])

@@ -12,7 +12,6 @@ from typing import Any
 import msgspec
 
 from callboard.core import ReplyFailed
-from callboard.text.lazy_pattern import lazy_pattern
 
 EXCERPT = 500
 """The most characters of an excerpt."""
@@ -37,14 +36,14 @@ _RATE_LIMITED = re.compile(r"rate_?limit|too_?many_?requests|resource_?exhausted
 _NO_MONEY = re.compile("quota|billing|credit", re.IGNORECASE)
 """Codes of a 429 that no waiting cures."""
 _LIMIT_CODE = "rate_limit_exceeded"
-_REFUSALS = lazy_pattern(
+_REFUSALS = re.compile(
     r"\b(?:image|audio|video) input is not supported|\bunsupported content(?: part type|\[\]\.type)"
     r"|\bfailed to parse messages\b|\bjinja exception\b|\bat row \d+, column \d+|\bat line \d+, column \d+ in source",
     re.IGNORECASE,
 )
 """llama.cpp answers 500 to requests that it cannot take: pictures for a model without vision, and conversations that
 the model's template refuses. These are the caller's fault."""
-_TOO_LONG = lazy_pattern(
+_TOO_LONG = re.compile(
     r"\bexceeds? the available context size"  # llama.cpp
     r"|\bmaximum context length\b|\blonger than the maximum model length"  # vLLM, DeepSeek, OpenAI, SGLang
     r"|\blonger than the model's context length"  # SGLang
