@@ -8,26 +8,26 @@ from pathlib import Path
 
 PACKAGE = Path(__file__).parents[1] / "src/callboard"
 BUDGETS = {
-    "servers": 18_140,
-    "coding": 14_495,
-    "cli": 9_105,
-    "wires": 9_032,
-    "jobs": 7_375,
-    "dialects": 6_471,
-    "providers": 5_034,
+    "servers": 18_196,
+    "coding": 15_079,
+    "cli": 9_169,
+    "wires": 9_036,
+    "jobs": 7_442,
+    "dialects": 6_528,
+    "providers": 5_055,
     "mcp": 3_797,
     "evaluation": 3_578,
     "sandbox": 3_200,
-    "agent": 2_508,
+    "agent": 2_507,
     "tools": 2_366,
-    "configuration": 2_271,
-    "schema": 1_984,
+    "configuration": 2_278,
+    "schema": 2_009,
     "modes": 1_969,
     "loop": 1_880,
-    "execution": 1_674,
+    "execution": 1_678,
     "core": 1_401,
-    "telemetry": 1_283,
-    "text": 1_278,
+    "telemetry": 1_306,
+    "text": 1_292,
     "testing": 1_037,
     "profiles": 787,
     "adapters": 737,
@@ -35,8 +35,8 @@ BUDGETS = {
     "root": 393,
 }
 """Lines of each room, and of the modules beside the rooms ("root")."""
-FILES = 546
-TEST_LINES = 96_170
+FILES = 549
+TEST_LINES = 97_341
 
 
 def count_lines(folder):
