@@ -17,7 +17,6 @@ from callboard.configuration.mcp import DescribedServer, read_servers
 from callboard.configuration.toml import Document, read_document
 from callboard.errors import CallerError, DescriptorError, ToolExecutionFailure
 from callboard.execution.result_store import KeptResults
-from callboard.mcp.ensemble import McpEnsemble
 from callboard.mcp.settings import ServerSettings
 from callboard.tools import (
     Ensemble,
@@ -77,6 +76,8 @@ async def prepare_ensembles(
             await _connect(ensemble)
             connected.append(ensemble)
         if servers:
+            from callboard.mcp.ensemble import McpEnsemble  # noqa: PLC0415 - 4 MB, for those who have servers
+
             result_store = options.pop("result_store", None) or KeptResults()
             starting = [
                 McpEnsemble(

@@ -9,18 +9,20 @@ caches stay valid. Found tools follow from the conversation alone, so they are d
 from __future__ import annotations
 
 import re
-import sqlite3
 import weakref
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cached_property
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
 from callboard.core import Canister, InvocationCanister, ResultCanister, ToolDeclaration
 from callboard.tools.context import Context
 from callboard.tools.invoker import Invoker
+
+if TYPE_CHECKING:
+    import sqlite3
 
 SEARCH: Final = "search_tools"
 _MATCHES: Final = 5
@@ -117,6 +119,8 @@ class ToolSearch:
 
     @cached_property
     def _index(self) -> sqlite3.Connection:
+        import sqlite3  # noqa: PLC0415 - 1 MB, for those who search
+
         index = sqlite3.connect(":memory:", check_same_thread=False)  # a run may resume in another event loop
         weakref.finalize(self, index.close)  # Python 3.13 warns about unclosed connections
         index.execute(

@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
-import multiprocessing
 import os
 import signal
 import ssl
@@ -25,7 +24,6 @@ import uvicorn
 from msgspec.structs import replace
 from starlette.types import ASGIApp
 from uvicorn.config import STARTUP_FAILURE
-from uvicorn.supervisors import Multiprocess
 
 from callboard.errors import CallboardError, CallerError, ProviderError
 from callboard.extras import require_extra
@@ -130,6 +128,8 @@ def serve(
         if address.workers > 1:
             with _shared_figures():
                 ready(url)
+                from uvicorn.supervisors import Multiprocess  # noqa: PLC0415 - 1 MB, and one worker needs no other
+
                 supervisor = Multiprocess(config, sockets=[listening])
                 supervisor.run()
                 if any(each.exitcode == STARTUP_FAILURE for each in supervisor.processes):
@@ -237,6 +237,8 @@ def _worker_application(
 
 def _end_with_supervisor() -> None:
     """Stop this worker in good order when its supervisor is gone. A killed supervisor does not stop its workers."""
+    import multiprocessing  # noqa: PLC0415 - the same
+
     if (supervisor := multiprocessing.parent_process()) is not None:
         supervisor.join()
         os.kill(os.getpid(), signal.SIGTERM)
