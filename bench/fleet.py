@@ -12,12 +12,14 @@ says (bench/relays).
     start s     from the start of the process to its first reply
     peak MB     resident memory of the process and its children, at its highest
 
-WRONG is shown if a text that arrived is not the backend's, LATE if a workload took too long.
+WRONG is shown if a text that arrived is not the backend's, as from a contender without that front. LATE is shown if a
+workload took too long. With three cores or more, backend and client have their own.
 """
 
 import argparse
 import asyncio
 import json
+import os
 import sys
 from collections.abc import Callable
 from functools import partial
@@ -28,7 +30,7 @@ from typing import Any, Final
 
 import uvloop
 from bench.contenders import row, shown
-from bench.gateway import LATE, WRONG, cores, right
+from bench.gateway import LATE, WRONG, right
 from bench.relays import FRONTS, PINS, RELAYS, Process, Relay, started
 from bench.relays.backend import text
 from bench.relays.client import Connection
@@ -53,6 +55,12 @@ CONTENDERS: Final = {
     "callboard, 2 workers": Relay(_two_workers),
     **{name: relay for name, relay in RELAYS.items() if relay.package},
 }
+
+
+def cores() -> tuple[set[int], set[int]]:
+    """The cores of the gateways, and of backend and client. Empty with two cores or fewer: two workers need two."""
+    first, *others = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_setaffinity") else [0]
+    return (set(others), {first}) if len(others) > 1 else (set(), set())
 
 
 async def load(process: Process, prefix: str, front: str, stream: bool, count: int) -> dict[str, float | str]:
