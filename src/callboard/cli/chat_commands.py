@@ -8,13 +8,13 @@ from datetime import UTC, datetime
 from typing import Final, NamedTuple
 
 from callboard.cli.diffs import HasTell, show_diff
-from callboard.cli.display import describe_count
 from callboard.coding.agents.job_request import parse_access
 from callboard.coding.chat.session import ChatSession
 from callboard.core import Model
 from callboard.modes import get_plan
 from callboard.profiles.prices import describe_pricing
 from callboard.text.display import escape
+from callboard.text.plural import format_count
 from callboard.text.suggest import suggest
 
 _COMMAND: Final = re.compile(r"/([A-Za-z-]*)(?:\s+(.*))?", re.DOTALL)
@@ -63,7 +63,7 @@ def _unknown_cost(model: Model) -> str:
 async def _cost(chat: ChatSession, _rest: str, display: HasTell) -> None:
     usage = chat.usage
     cost = _unknown_cost(chat.model) if chat.cost is None and chat.rounds else f", ${chat.cost or 0.0:.4f}"
-    rounds = describe_count(chat.rounds, "round")
+    rounds = format_count(chat.rounds, "round")
     display.tell(f"{usage.input} tokens in ({usage.cached} cached), {usage.output} out, {rounds}{cost}")
 
 

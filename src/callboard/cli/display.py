@@ -330,11 +330,6 @@ class JobDisplay(Display):
         self._out.flush()
 
 
-def describe_count(number: int, noun: str) -> str:
-    """Return the number with its noun, such as `1 call` or `2 calls`."""
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
-
-
 def print_safely(text: str) -> None:
     """Print the text; on a terminal without control characters."""
     sys.stdout.write(strip_controls(text) if sys.stdout.isatty() else text)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from callboard.cli import interrupt
-from callboard.cli.display import JobDisplay, describe_count
+from callboard.cli.display import JobDisplay
 from callboard.cli.durable_store import (
     change_jobs,
     find_job,
@@ -35,6 +35,7 @@ from callboard.jobs.job import END_STATES, Approval, DurableJob
 from callboard.jobs.steps import EntrySteps, JobExport, read_steps
 from callboard.text.display import collapse, escape, make_visible
 from callboard.text.duration import parse_duration
+from callboard.text.plural import format_count
 
 if TYPE_CHECKING:
     from callboard.jobs.store import DurableStore
@@ -283,7 +284,7 @@ def _remove_old(age: timedelta, text: str, *, yes: bool) -> None:
 
     confirm_deletion(f"delete all jobs and chats that ended more than {text} ago?", yes=yes)
     count = read_jobs(lambda store: remove_old_jobs(store, age)) if may_have_jobs() else 0
-    typer.echo(f"{describe_count(count, 'job')} deleted", err=True)
+    typer.echo(f"{format_count(count, 'job')} deleted", err=True)
 
 
 def confirm_deletion(question: str, *, yes: bool) -> None:

@@ -15,12 +15,12 @@ from typing import Annotated, Final, get_args
 import typer
 
 from callboard.cli import durable_store
-from callboard.cli.display import describe_count
 from callboard.cli.terminal import STATE_COLORS, align, crop, find_width, has_color, pad, paint
 from callboard.coding.job_folders import OLD_RECORD, list_old_records
 from callboard.jobs.job import DurableState, JobSummary
 from callboard.text.display import collapse
 from callboard.text.duration import format_age, format_clock
+from callboard.text.plural import format_count
 
 _ID_LENGTHS: Final = (13, 15, 19, 26)
 """Ends of the minute, the second, the millisecond and the whole of an id."""
@@ -58,7 +58,7 @@ def list_jobs(
         for line in draw_table(list(map(make_row, shown)), find_width(), is_colored=has_color(sys.stdout)):
             typer.echo(line, color=True)
     if limit and (more := len(jobs) - limit) > 0:
-        typer.echo(f"{describe_count(more, 'more job')}; --limit 0 lists all", err=True)
+        typer.echo(f"{format_count(more, 'more job')}; --limit 0 lists all", err=True)
     if not jobs and not as_json:
         which = f"no {' or '.join(states or ())} jobs".replace("  ", " ") + (f" with {text!r}" if text else "")
         typer.echo(which if all_ else f"{which} in this directory; --all lists all jobs", err=True)

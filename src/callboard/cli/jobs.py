@@ -12,7 +12,7 @@ from typing import Annotated, Final
 import typer
 
 from callboard.cli import complete, durable_store
-from callboard.cli.display import JobDisplay, describe_count, print_safely
+from callboard.cli.display import JobDisplay, print_safely
 from callboard.cli.durable_store import find_job, read_jobs, read_output, resume_job_in_worker, settle_job
 from callboard.cli.job_list import list_jobs
 from callboard.cli.options import JobName
@@ -27,6 +27,7 @@ from callboard.jobs.job import QUEUE, DurableJob
 from callboard.profiles import format_cost
 from callboard.text.display import collapse
 from callboard.text.duration import format_age, format_duration
+from callboard.text.plural import format_count
 
 _ENDED: Final = {"cancelled": "was cancelled"}
 """Verbs of the states that are not verbs."""
@@ -83,7 +84,7 @@ def _describe(job: DurableJob, output: JobOutput) -> dict[str, str]:
         "Started": started,
         "Finished": finished,
         "Duration": format_duration(seconds.total_seconds()) if seconds else "",
-        "Rounds": f"{job.rounds}, {describe_count(job.calls, 'call')}",
+        "Rounds": f"{job.rounds}, {format_count(job.calls, 'call')}",
         "Tokens": f"{usage.get('input', 0):,} in, {usage.get('output', 0):,} out" if usage else "",
         "Cost": format_cost(job.cost),
         "Branch": output.branch,

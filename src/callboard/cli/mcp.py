@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from callboard.cli import interrupt, mcp_serve, mcp_servers
-from callboard.cli.display import describe_count, result_text
+from callboard.cli.display import result_text
 from callboard.cli.options import Json, McpFiles, option
 from callboard.cli.tools import parse_arguments
 from callboard.configuration import disconnect_ensembles, user_file
@@ -25,6 +25,7 @@ from callboard.mcp.oauth_login import log_in
 from callboard.mcp.sanitize import clean_text
 from callboard.mcp.server_report import list_states
 from callboard.text.display import collapse, escape, make_visible
+from callboard.text.plural import format_count
 
 app = typer.Typer(no_args_is_help=True, help="Manage MCP servers from callboard.toml and mcp.json files.")
 pins = typer.Typer(no_args_is_help=True, help="Manage trusted tools. Tools are pinned as they were at their first use.")
@@ -237,7 +238,7 @@ def _make_row(each: Any, state: str) -> dict[str, Any]:
 def _format_counts(row: dict[str, Any]) -> list[str]:
     tools, waiting = row["tools"], row["waiting"]
     more = f", {waiting} changed or new (callboard mcp tools {row['name']})" if waiting else ""
-    return [describe_count(tools, "tool") + more] if tools or waiting else []
+    return [format_count(tools, "tool") + more] if tools or waiting else []
 
 
 def _shorten_path(path: Path) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from callboard.cli.diffs import count_lines
-from callboard.cli.display import JobDisplay, describe_count, print_safely
+from callboard.cli.display import JobDisplay, print_safely
 from callboard.cli.durable_store import read_output
 from callboard.cli.terminal import STATE_COLORS
 from callboard.coding.job import UNTESTED, JobOutput
@@ -16,6 +16,7 @@ from callboard.coding.workspace.changed_files import count_changed_lines
 from callboard.jobs.job import DurableJob
 from callboard.profiles import format_cost
 from callboard.text.display import collapse
+from callboard.text.plural import format_count
 
 EXIT_CODES: Final[Mapping[tuple[str, bool], int]] = {
     ("completed", False): 0,
@@ -56,7 +57,7 @@ def print_outcome(job: DurableJob, display: JobDisplay) -> None:
         print_safely(f"{output.summary}\n")
     for used in output.models:
         cost = format_cost(used.cost) or "cost unknown"
-        display.tell(f"Model: {used.model}, {describe_count(used.rounds, 'round')}, {cost}")
+        display.tell(f"Model: {used.model}, {format_count(used.rounds, 'round')}, {cost}")
     for line in _describe_change(job, output):
         display.tell(line)
     if output.branch and output.commits and not sys.stdout.isatty():
@@ -75,7 +76,7 @@ def _describe_change(job: DurableJob, output: JobOutput) -> list[str]:
         take = [f"Apply: git apply {shlex.quote(output.patch)}"] if is_completed else []
         lines = [f"Patch{unfinished}: {output.patch}", *take]
     elif (branch := output.branch) and output.commits:
-        commits, files = (describe_count(len(output.commits), "commit"), describe_count(len(output.files), "file"))
+        commits, files = (format_count(len(output.commits), "commit"), format_count(len(output.files), "file"))
         lines = [f"Branch{unfinished}: {branch}, {commits}, {files}{count_changes(output.diff)}"]
         lines.append(f"Review: git diff HEAD...{branch}")
         lines += [f"Merge: git merge {branch}"] if is_completed else []

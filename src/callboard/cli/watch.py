@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Annotated, Final, Self
 import typer
 
 from callboard.cli import interrupt
-from callboard.cli.display import JobDisplay, describe_count
+from callboard.cli.display import JobDisplay
 from callboard.cli.durable_store import find_job, open_store
 from callboard.cli.options import JobName
 from callboard.cli.outcome import describe_result, find_exit_code
@@ -32,6 +32,7 @@ from callboard.jobs.steps import EntrySteps
 from callboard.profiles import format_cost
 from callboard.text.display import escape, make_visible
 from callboard.text.duration import format_clock
+from callboard.text.plural import format_count
 from callboard.text.truncate import truncate
 
 if TYPE_CHECKING:
@@ -311,7 +312,7 @@ class JobProgress:
             f"{job.state} {escape(job.phase)}".strip(),
             self._describe_activity(job) if job.state == "running" else "",
             f"round {job.rounds}",
-            describe_count(job.calls, "call"),
+            format_count(job.calls, "call"),
             tokens,
             format_cost(job.cost),
             format_clock(self._count_seconds(job.started_at or job.created_at, job.completed_at)),

@@ -42,9 +42,10 @@ from callboard.servers.board.browser import (
 )
 from callboard.servers.board.edited_arguments import ArgumentField, list_fields
 from callboard.servers.board.entry_view import DiffLine, EntryView, PieceView, show_arguments, split_diff
-from callboard.servers.board.templating import format_plural, render
+from callboard.servers.board.templating import render
 from callboard.text.display import display
 from callboard.text.duration import format_duration
+from callboard.text.plural import format_count
 from callboard.text.truncate import truncate, truncate_middle
 
 if TYPE_CHECKING:
@@ -271,7 +272,7 @@ def describe_state(job: JobSummary, questions: Collection[Approval] = ()) -> str
 def _describe_questions(questions: Collection[Approval]) -> str:
     answers = sum(each.is_question for each in questions)
     needs = ((len(questions) - answers, "your approval", "call"), (answers, "your answer", "question"))
-    counted = [f"{what} ({format_plural(number, noun)})" for number, what, noun in needs if number]
+    counted = [f"{what} ({format_count(number, noun)})" for number, what, noun in needs if number]
     return f"Needs {' and '.join(counted)}" if counted else ""
 
 

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Final
 
 from callboard.jobs.job import JobSummary
 from callboard.jobs.queries import JobFilter, JobOrder, JobReader
-from callboard.servers.board.templating import format_plural, to_time
+from callboard.servers.board.templating import to_time
+from callboard.text.plural import format_count
 
 if TYPE_CHECKING:
     from callboard.servers.gateway.traffic_values import SessionRow
@@ -60,7 +61,7 @@ def _view(session: SessionRow) -> JobSummary:
         kind=KIND,
         state="completed",
         title=": ".join([each for each in (session.client_name or "Unnamed client", session.question) if each]),
-        reason=" · ".join([each for each in (format_plural(session.turns, "request"), session.key) if each]),
+        reason=" · ".join([each for each in (format_count(session.turns, "request"), session.key) if each]),
         model=", ".join(session.models),
         rounds=session.turns,
         usage={"input": session.input, "output": session.output},

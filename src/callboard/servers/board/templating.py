@@ -28,6 +28,7 @@ from callboard.servers.board.markup import format_json_text, render_markdown
 from callboard.servers.gateway.traffic_values import RequestRow
 from callboard.text.display import make_visible
 from callboard.text.duration import format_duration
+from callboard.text.plural import format_count
 from callboard.text.truncate import truncate
 
 TYPES: Final[Mapping[str, str]] = MappingProxyType(
@@ -82,7 +83,7 @@ def environment() -> Environment:
     made.globals["assets"] = ASSETS
     made.filters.update(
         count="{:,}".format,
-        plural=format_plural,
+        plural=format_count,
         tokens=format_tokens,
         cost=format_cost,
         duration=format_duration,
@@ -101,11 +102,6 @@ def environment() -> Environment:
 def render(template: str, values: Mapping[str, Any]) -> Markup:
     """The text of a template, such as `jobs.html`."""
     return Markup(environment().get_template(template).render(values))  # noqa: S704  # the template has escaped it
-
-
-def format_plural(number: int, noun: str) -> str:
-    """A number with a noun: 1 call, 2 calls."""
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def format_tokens(number: int) -> str:
@@ -150,4 +146,4 @@ def now() -> datetime:
 def list_remarks(row: RequestRow) -> list[str]:
     counts = (("call", "from text", row.recovered), ("repair", "", row.repaired), ("field", "lost", len(row.dropped)))
     again = [f"asks {row.again_of} again"] if row.again_of else []
-    return [*[f"{format_plural(count, noun)} {what}".strip() for noun, what, count in counts if count], *again]
+    return [*[f"{format_count(count, noun)} {what}".strip() for noun, what, count in counts if count], *again]
