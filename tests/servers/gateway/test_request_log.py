@@ -87,8 +87,8 @@ async def test_a_request_is_seen_while_it_is_answered(serving, logged):
     assert view.row.end == "open"
     assert "So far" in view.answer
     assert "So far" in view.replies[0].raw
-    assert any("So far" in line for line in view.replies[0].events)
-    assert not any("reply_failed" in line for line in view.replies[0].events)
+    assert any("So far" in line for line in view.replies[0].reading.events)
+    assert not any("reply_failed" in line for line in view.replies[0].reading.events)
     assert row.end == "left"
 
 
