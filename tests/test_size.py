@@ -15,19 +15,19 @@ BUDGETS = {
     "jobs": 7_442,
     "dialects": 6_528,
     "providers": 5_055,
-    "mcp": 3_797,
+    "mcp": 3_820,
     "evaluation": 3_578,
     "sandbox": 3_200,
     "agent": 2_507,
-    "tools": 2_366,
-    "configuration": 2_278,
+    "tools": 2_370,
+    "configuration": 2_279,
     "schema": 2_009,
     "modes": 1_969,
     "loop": 1_880,
     "execution": 1_678,
     "core": 1_401,
     "telemetry": 1_306,
-    "text": 1_292,
+    "text": 1_298,
     "testing": 1_037,
     "profiles": 787,
     "adapters": 737,
@@ -35,7 +35,7 @@ BUDGETS = {
     "root": 393,
 }
 """Lines of each room, and of the modules beside the rooms ("root")."""
-FILES = 549
+FILES = 550
 TEST_LINES = 97_341
 
 

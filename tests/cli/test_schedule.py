@@ -58,7 +58,7 @@ def test_an_agent_whose_jobs_a_worker_submits_and_runs(invoke, callboard):
     (job,) = read(lambda store: store.list())
     assert (job.state, job.schedule, job.title) == ("completed", "often", "Greet them.")
     assert f"last job {job.id}: completed" in invoke("schedule", "list").stdout
-    assert "schedule   often" in invoke("jobs", "show", job.id).stdout
+    assert "Schedule   often" in invoke("jobs", "show", job.id).stdout
     assert invoke("schedule", "rm", "often").stdout == "often: deleted\n"
     listed = invoke("schedule", "list")
     assert (listed.stdout, listed.stderr) == ("", "no schedules\n")

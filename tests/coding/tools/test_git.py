@@ -77,8 +77,8 @@ def test_nothing_becomes_an_option(at, name):
     at.write("a.py", "work\n")
     assert at.call("git_diff", files=[name]) == "no changes"
     assert "Nothing to stage" in at.call("git_add", files=[name])
-    assert "is no branch" in at.refused("git_diff", base=name)
-    assert "is no branch" in at.refused("git_checkout", branch=name)
+    assert "unknown branch or commit" in at.refused("git_diff", base=name)
+    assert "is neither a branch nor a file" in at.refused("git_checkout", branch=name)
     assert "is no name for a branch" in at.refused("git_branch", branch=name)
     assert at.read("a.py") == "work\n"
 

@@ -131,7 +131,7 @@ async def git_checkout(
     (path,) = _paths(workspace, repository, [branch]) or ("",)
     tracked = await repository.tracked_files(path) if path else ()
     if not tracked:
-        raise GitFailed(f"{branch!r} is no branch and no file of the last commit")
+        raise GitFailed(f"{branch!r} is neither a branch nor a file of the last commit")
     if denied := _denied_paths(context, repository, tracked):
         raise PermissionError(f"a rule keeps this call from {display_names(denied)}")
     await repository.restore([path])
