@@ -104,7 +104,7 @@ def test_a_job_runs_again_with_another_prompt_and_another_model(board, jobs, vis
     page.get_by_role("button", name="Run again with this").click()
     expect(page.locator("#facts")).to_contain_text("ollama:another")
     assert page.url != first
-    cancel(page)
+    expect(state_of(page)).to_have_text("waiting")  # for that model's server
 
 
 def test_two_tabs_see_the_same_and_the_late_answer_is_refused(board, jobs, visit):
