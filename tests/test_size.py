@@ -9,7 +9,7 @@ from pathlib import Path
 PACKAGE = Path(__file__).parents[1] / "src/callboard"
 BUDGETS = {
     "servers": 18_196,
-    "coding": 15_079,
+    "coding": 15_107,
     "cli": 9_169,
     "wires": 9_036,
     "jobs": 7_442,
@@ -36,7 +36,7 @@ BUDGETS = {
 }
 """Lines of each room, and of the modules beside the rooms ("root")."""
 FILES = 550
-TEST_LINES = 97_341
+TEST_LINES = 97_366
 
 
 def count_lines(folder):

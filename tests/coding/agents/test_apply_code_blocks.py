@@ -9,13 +9,13 @@ from callboard.tools import Policy
 FILE = b"\xef\xbb\xbfimport os\r\n\r\n\r\ndef f():\r\n    # ... of the first\r\n    return 1\r\n\r\n\r\ndef g():\r\n    return '\xc3\xbc'"
 
 
-def apply(directory, reply):
+def apply(directory, reply, files=("a.py",)):
     workspace = Workspace(directory, sandbox=object())
     applier = CodeBlockApplier(
         workspace,
         Policy([("*", "allow")]),
         lambda *_: "deny",
-        files=["a.py"],
+        files=files,
         new_files=[],
         guarded_files=[],
         emit=lambda _: None,
@@ -67,3 +67,11 @@ def test_a_reply_that_is_too_long_is_refused(tmp_path, reply):
     (failure,) = apply(tmp_path, reply)
     assert "your answer is longer than" in failure
     assert (tmp_path / "a.py").read_bytes() == FILE
+
+
+def test_code_without_a_path_or_language_is_for_the_file_that_has_its_names(tmp_path):
+    (tmp_path / "a.go").write_text("package a\n\nfunc F() int {\n\treturn 1\n}\n")
+    (tmp_path / "a_test.go").write_text("package a\n")
+    reply = "Fixed code:\n```\nfunc F() int {\n\treturn 2\n}\n```\n"
+    assert apply(tmp_path, reply, ("a_test.go", "a.go")) == []
+    assert "return 2" in (tmp_path / "a.go").read_text()

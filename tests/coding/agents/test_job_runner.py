@@ -280,6 +280,23 @@ def test_an_answer_that_repeats_tested_code_does_not_count_four_times(run):
     assert (done.job.state, done.job.rounds) == ("failed", 16 + 4)
 
 
+def test_code_with_which_fewer_tests_fail_is_kept(run, repository):
+    (repository.root / "calc.py").write_text("def add(a, b):\n    return a - b\n\n\ndef double(a):\n    return a\n")
+    (repository.root / "test_calc.py").write_text(
+        "import calc\n\n\ndef test_add():\n    assert calc.add(2, 3) == 5\n\n\n"
+        "def test_double():\n    assert calc.double(2) == 4\n"
+    )
+    repository.commit("Two faults")
+    worse = "calc.py\n```python\ndef add(a, b):\n    return 0\n```"
+    double = "calc.py\n```python\ndef double(a):\n    return 2 * a\n```"
+    done = run("debug", DEBUG, [MEND, worse, double])
+    assert (done.job.state, done.job.rounds, done.job.output.files) == ("completed", 3, ("calc.py",))
+    assert "kept: 1 of 2 tests still fail" in done.notices
+    assert ["return a - b" in each for each in done.prompts] == [True, False, False]
+    assert ["test_add" in each.partition("calc.py:\n")[0] for each in done.prompts][1:] == [False, False]
+    assert "return a + b" in repository.git("show", f"{done.job.output.branch}:calc.py")
+
+
 NEW_TESTS = {"description": "Add tests for add in tests/test_add.py"}
 WRITTEN = "```python\ndef test_sum():\n    assert add(1, 1) == 2\n\n\ndef test_wrong():\n    assert add(1, 1) == 3\n```"
 

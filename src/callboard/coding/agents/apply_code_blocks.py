@@ -12,6 +12,7 @@ from contextlib import aclosing
 from dataclasses import KW_ONLY, dataclass
 from datetime import UTC, datetime
 from difflib import SequenceMatcher
+from pathlib import PurePosixPath
 from typing import Annotated, Final
 
 import msgspec
@@ -184,7 +185,7 @@ class CodeBlockApplier:
                 if isinstance(event, ResultReady):
                     self.calls += 1
                     if event.canister.error is not None:
-                        self.failures.append(event.canister.error.message)
+                        self.failures.append(event.canister.error.message.removeprefix(f"{EditRefused.__name__}: "))
                 self.emit(event)
 
     def _call_for(self, block: CodeBlock) -> InvocationCanister | None:
@@ -192,8 +193,9 @@ class CodeBlockApplier:
         data = {name: self._read(name) for name in self.files}
         texts = {name: text.decode("utf-8", "replace") for name, text in data.items() if text is not None}
         names = {name: _names(text, name) for name, text in texts.items()}
-        suffix = next(iter(block.suffixes), ".py")
-        own = _names(block.code, block.path or f"code{suffix}")
+        suffixes = block.suffixes or dict.fromkeys(PurePosixPath(name).suffix for name in self.files)
+        paths = [block.path] if block.path else [f"code{suffix}" for suffix in suffixes]
+        own = next(filter(None, [_names(block.code, path) for path in paths]), ())
         path = file_of_block(block, self.files, names, own, self.new_files)
         if not path:
             self.failures.append("it is not said which file some of the code is for: write its path before the fence")

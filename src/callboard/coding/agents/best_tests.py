@@ -1,6 +1,6 @@
-"""Keep the best tests of a phase in which the model writes only tests.
+"""Keep the best of what a phase's replies wrote: tests that notice more mutants, and code with which fewer tests fail.
 
-Law: the files have the best tests after each reply was judged. Tests are better if they notice more mutants.
+Law: the files have the best tests after each reply was judged.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ class BestTests:
         return self.memory.phase.kept_result
 
     async def restore(self, changed_files: Iterable[str]) -> None:
-        """Put the files in order after another process ended: only tests that were kept remain."""
+        """Put the files in order after another process ended: only what was kept remains."""
         files, phase = self.workspace.workspace.files, self.memory.phase
         await self.workspace.take_back([*changed_files, *phase.mutated_files])
-        for path, text in phase.kept_tests.items():
+        for path, text in phase.kept_files.items():
             files.write(path, text.encode())
 
     async def judge(self, applier: CodeBlockApplier, *, is_good: bool) -> None:
@@ -64,8 +64,23 @@ class BestTests:
             applier.take_back()
             self.workspace.tests.mark_changed()
             if not self.best.is_enough:
-                self.wish = self.best.wish([*self.memory.phase.kept_tests], applier.wrong_tests, self._wishes)
+                self.wish = self.best.wish([*self.memory.phase.kept_files], applier.wrong_tests, self._wishes)
                 self._wishes += 1
+
+    async def keep_progress(self, applier: CodeBlockApplier) -> bool:
+        """Keep the code of the last reply if only some of the tests fail that failed before; return whether it does."""
+        tests, phase = self.workspace.tests, self.memory.phase
+        report = await tests.report()
+        if report is None or tests.first is None or not applier.changed_files or not report.complete:
+            return False
+        before = {*(phase.failing or [each.name for each in tests.first.failures])}
+        failing = {each.name for each in report.failures}
+        if not failing < before or report.failed != len(failing) or report.total < tests.first.total:
+            return False
+        phase.failing = tuple(sorted(failing))
+        self._keep_files(applier, sorted(applier.changed_files))
+        self.emit(Notice(f"kept: {len(failing)} of {len(before)} tests still fail"))
+        return True
 
     async def _check(self, tests: list[str]) -> MutationResult:
         phase = self.memory.phase
@@ -79,9 +94,12 @@ class BestTests:
         return result
 
     def _keep(self, applier: CodeBlockApplier, tests: list[str], result: MutationResult) -> None:
+        self.memory.phase.kept_result = result
+        self.memory.mutants = result.noticed, result.noticed + len(result.survivors)
+        self._keep_files(applier, tests)
+
+    def _keep_files(self, applier: CodeBlockApplier, paths: list[str]) -> None:
         files = self.workspace.workspace.files
         applier.keep()
-        self.memory.phase.kept_result = result
-        self.memory.phase.kept_tests |= {path: files.read(path, MAX_FILE).decode() for path in tests}
-        self.memory.mutants = result.noticed, result.noticed + len(result.survivors)
+        self.memory.phase.kept_files |= {path: files.read(path, MAX_FILE).decode() for path in paths}
         self.remember()

@@ -118,8 +118,10 @@ class PhaseMemory(msgspec.Struct, kw_only=True, omit_defaults=True):
     """Checks of the evidence before it took over."""
     rounds_before: int = 0
     """Replies of the job before it took over."""
-    kept_tests: dict[str, str] = {}
-    """By path: the files with the best tests so far, if the model writes only tests."""
+    kept_files: dict[str, str] = {}
+    """Texts by path: the best tests so far if the model writes only tests, else the code with which fewer tests fail."""
+    failing: tuple[str, ...] = ()
+    """Names of the tests that fail with the kept code."""
     kept_result: MutationResult | None = None
     """The mutants that the kept tests notice; None if no tests are kept."""
     mutated_files: tuple[str, ...] = ()

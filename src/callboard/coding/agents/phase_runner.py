@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import partial
 from math import inf
 from typing import Annotated, Any, Final
@@ -77,6 +77,8 @@ TEMPERATURES: Final = (None, 0.4, 0.8, 1.0)
 """Temperatures of the attempts, the last one of all that follow; None is the model's default."""
 MAX_REPEATED: Final = 4
 """Replies that repeat tested code and do not count."""
+_TOLERANCE: Final = timedelta(seconds=1)
+"""Difference between the clocks of a job and of its runs."""
 MAX_FINDINGS: Final = 10
 """Maximum findings of a review; small models never stop."""
 MAX_FILES: Final = 20
@@ -295,6 +297,8 @@ class PhaseRunner:
                 continue
             refused = applier.failures or self.missing
             shown = refused if applier.failures or attempt % 2 == 0 else ()
+            if self.missing and await best.keep_progress(applier):
+                make_prompt, shown = await self._prepare(phase), ()
             new = self._change_model(phase, attempt, refused)
             prompt = new or self._refusal(refused) if memory.model else make_prompt(refused=shown)
 
@@ -438,7 +442,9 @@ class PhaseRunner:
             raise run.failure
         self._failure = run.failure.message if run.failure is not None else ""
         self.pending, self.find_schema = result.pending, run.find_schema
-        self.why = self.memory.phase.why = result.why if result.state == "incomplete" else ""
+        why = result.why if result.state == "incomplete" else ""
+        is_late = self.deadline - self.clock() < _TOLERANCE
+        self.why = self.memory.phase.why = "the time of the job is over" if why and is_late else why
         self._facts.answer = last_answer(result.canisters) or self._facts.answer
         with suppress(NoOutput):
             if not isinstance(result.output, str):
