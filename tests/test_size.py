@@ -36,7 +36,7 @@ BUDGETS = {
 }
 """Lines of each room, and of the modules beside the rooms ("root")."""
 FILES = 550
-TEST_LINES = 97_366
+TEST_LINES = 97_374
 
 
 def count_lines(folder):

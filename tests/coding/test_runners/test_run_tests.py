@@ -61,6 +61,14 @@ def test_python(project):
     assert report.digest == "name"
 
 
+def test_a_time_in_a_message_is_not_a_place(project):
+    (project / "tests" / "test_calc.py").write_text(
+        "def last(line):\n    return None\n\n\ndef test_time():\n"
+        "    assert last('12/Mar/2026:10:04:31 +0100') == '12/Mar/2026:10:04:31 +0100'\n"
+    )
+    assert outcome_of(project).failures[0].location == "tests/test_calc.py:6"
+
+
 def test_the_tree_is_tested_not_what_is_installed_of_it(project, tmp_path):
     """An editable install of the user's own tree would be found first, if the tree's own sources were not."""
     environment = tmp_path / "user" / ".venv"

@@ -34,7 +34,7 @@ from callboard.coding.test_runners.report import (
     tally_exit_code,
 )
 
-_AT = re.compile(r"(\S[^\n]*?):(\d+): ?.*")
+_AT = re.compile(r"(?![E>]\s)(\S[^\n]*?):(\d+): ?.*")  # lines with E or > are messages and code
 _TEST = re.compile(r"test_.*\.py", re.DOTALL)
 _FRAME = re.compile(r'\s*File "([^"\n]+)", line (\d+)')
 _IMPORT = re.compile(r"ModuleNotFoundError: No module named '(\w+)")
