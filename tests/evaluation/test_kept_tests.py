@@ -1,5 +1,6 @@
 """Tests that people keep: added, deleted, restored, and run with a model."""
 
+import os
 import sys
 from pathlib import Path
 
@@ -90,6 +91,18 @@ def run_with(report, name="", model="gpt-5"):
     return TaskFile().list()[0].runs
 
 
+def test_a_run_imports_nothing_from_the_working_directory(tmp_path, monkeypatch):
+    (tmp_path / "msgspec.py").write_text("raise SystemExit('a module of the project')")
+    monkeypatch.chdir(tmp_path)
+    tests = TaskFile()
+    tests.run(keep(tests), "no-such-provider-model")
+    (process,) = tests._processes
+    process.wait(60)
+    (run,) = tests.list()[0].runs
+    assert run.state == "stopped"
+    assert "a module of the project" not in run.why
+
+
 def report(misses=(), failures=()):
     return Report("gpt-5", ("t",), (), tuple(misses), tuple(failures))
 
@@ -113,7 +126,8 @@ def test_a_run_says_passed_or_failed_and_why():
 def test_a_run_goes_on_without_the_board(tmp_path, monkeypatch):
     """Its state is in files, and its lock is its own."""
     gate = tmp_path / "gate"
-    script = f"import os, sys; os.mkfifo({str(gate)!r}); open({str(gate)!r}).read()"
+    os.mkfifo(gate)
+    script = f"import sys; print('no key', file=sys.stderr, flush=True); open({str(gate)!r}).read()"
     tests = TaskFile([sys.executable, "-c", script])
     name = keep(tests)
     monkeypatch.setattr(kept_tests, "MAX_RUNS", 1)
@@ -123,15 +137,33 @@ def test_a_run_goes_on_without_the_board(tmp_path, monkeypatch):
     with pytest.raises(CallerError, match="1 tests run already"):
         other.run(name, "gpt-6")
     monkeypatch.setattr(kept_tests, "MAX_RUNS", 2)
+    writer = gate.open("w")  # the process has said why, and reads
     with pytest.raises(CallerError, match="runs with this model already"):
         other.run(name, "gpt-5")
+    with pytest.raises(CallerError, match="this test is running"):
+        other.remove(name)
     (process,) = tests._processes
     process.kill()
     process.wait(60)
-    assert other.list()[0].runs[0].state == "stopped"
+    writer.close()
+    (run,) = other.list()[0].runs
+    assert (run.state, run.why) == ("stopped", "no key")
+    other.remove(name)
 
 
-@pytest.mark.parametrize("model", ["", "command:rm", "--help"])
+def test_a_task_that_a_person_has_edited_is_listed():
+    tests = TaskFile()
+    name = keep(tests)
+    task = msgspec.json.decode(tests.path.read_bytes())
+    for changes in ({"steps": []}, {"steps": [{"expected": [{"name": "weather", "arguments": {"city": []}}]}]}):
+        tests.path.write_bytes(msgspec.json.encode({**task, **changes}))
+        assert [each.name for each in tests.list()] == [name]
+    assert tests.list()[0].calls == [("weather", "{}")]
+
+
+@pytest.mark.parametrize(
+    "model", ["", "command:rm", " command:rm", "gpt-5,command:rm", "local:/etc/passwd", "local:x.gguf", "--help"]
+)
 def test_a_model_that_is_a_program_is_not_run(model):
     tests = TaskFile(["false"])
     name = keep(tests)

@@ -2,7 +2,7 @@ import pytest
 from tests.tables import table
 
 from callboard.errors import CallerError
-from callboard.profiles import Profile, facts_for, matches, normalise, providers, resolve, split_provider
+from callboard.profiles import Profile, facts_for, is_of_host, matches, normalise, providers, resolve, split_provider
 
 
 @table(
@@ -97,3 +97,20 @@ def test_evidence_goes_with_its_fact():
 def test_every_endpoint_and_family_has_facts_only():
     for provider in providers():
         assert isinstance(resolve(f"{provider}:x").profile, Profile)
+
+
+@table(
+    ("model", "is_program_or_file"),
+    [
+        ("gpt-5", False),
+        ("", False),
+        ("openai:gpt-5,,local:qwen2.5-coder-0.5b", False),
+        ("openai:org/model", False),
+        ("command:agent --flag", True),
+        ("gpt-5, command:agent", True),
+        ("local:/models/x", True),
+        ("local:x.gguf", True),
+    ],
+)
+def test_a_model_that_is_a_program_or_a_file(model, is_program_or_file):
+    assert is_of_host(model) is is_program_or_file

@@ -28,6 +28,7 @@ from callboard.evaluation.records import append_line
 from callboard.evaluation.report import Report
 from callboard.evaluation.suites import load_file, recorded_path
 from callboard.evaluation.task import LINE, Task, encode_task
+from callboard.profiles import is_of_host
 from callboard.storage.atomic_file import write_private
 from callboard.text.display import collapse
 
@@ -66,15 +67,20 @@ class KeptTask(NamedTuple):
     @property
     def question(self) -> str:
         """The beginning of the user's last message."""
-        texts = [each.text for each in self.task.steps[0].canisters if isinstance(each, UserCanister)]
+        begin = [each for step in self.task.steps[:1] for each in step.canisters]
+        texts = [each.text for each in begin if isinstance(each, UserCanister)]
         return collapse(texts[-1], _MAX_WORDS) if texts else ""
 
     @property
     def calls(self) -> list[tuple[str, str]]:
         """The expected calls: the tool, and its arguments as JSON."""
         return [
-            (each.name, msgspec.json.encode({name: values[0] for name, values in each.arguments.items()}).decode())
-            for each in self.task.steps[0].expected
+            (
+                each.name,
+                msgspec.json.encode({k: v for k, values in each.arguments.items() for v in values[:1]}).decode(),
+            )
+            for step in self.task.steps[:1]
+            for each in step.expected
         ]
 
     @property
@@ -99,10 +105,10 @@ class TaskFile:
     """The kept tests of the user.
 
     Args:
-        command: The command that runs a suite with a model.
+        command: The command that runs a suite with a model. No Python module is imported from the working directory.
     """
 
-    def __init__(self, command: Sequence[str] = (sys.executable, "-m", "callboard", "eval", "run")) -> None:
+    def __init__(self, command: Sequence[str] = (sys.executable, "-P", "-m", "callboard", "eval", "run")) -> None:
         self._command = command
         self._processes: list[subprocess.Popen[bytes]] = []
 
@@ -165,9 +171,11 @@ class TaskFile:
         return self.path
 
     def remove(self, name: str) -> None:
-        """Remove a test and its runs. Raises CallerError if there is no such test."""
+        """Remove a test and its runs. Raises CallerError if there is no such test, or the test runs."""
         with _lock(self.path):
             self._find(name)
+            if any(each.test == name and each.state == "running" for each in self._list_runs()):
+                raise CallerError("this test is running", path=name, hint="wait until it has its result")
             files = {file: _read_lines(self.path.with_name(file)) for file in (self.path.name, VECTORS)}
             its = {file: [line.decode() for line in lines if _name_of(line) == name] for file, lines in files.items()}
             write_private(self.path.with_name(_REMOVED), msgspec.json.encode(_Removed(name, its)))
@@ -200,23 +208,26 @@ class TaskFile:
         """Start a run of a test with a model, in a process of its own. Its result appears in `list`.
 
         Raises:
-            CallerError: There is no such test, the model is a program, or too many tests run.
+            CallerError: There is no such test, the model is a program or a file, the test runs with the model already,
+                or too many tests run.
         """
-        task = self._find(name)
-        if not model or model.startswith(("command:", "-")):
+        if not model or model.startswith("-") or is_of_host(model):
             hint = f"in a terminal: callboard eval MODEL --suite {self.path}"
             raise CallerError("this model cannot be run from here", path=model, hint=hint)
         digest = hashlib.sha256(f"{name}\n{model}".encode()).hexdigest()[:16]
         with _lock(self.path):
-            if sum(each.state == "running" for each in self._list_runs()) >= MAX_RUNS:
+            task = self._find(name)
+            running = [(each.test, each.model) for each in self._list_runs() if each.state == "running"]
+            if (name, model) in running:
+                raise CallerError("this test runs with this model already", path=name)
+            if len(running) >= MAX_RUNS:
                 raise CallerError(f"{MAX_RUNS} tests run already", path=name, hint="wait until one has its result")
             self._start(self.path.parent / _RUNS / f"{digest}.json", task, model)
 
     def _start(self, file: Path, task: Task, model: str) -> None:
         write_private(file.with_suffix(".jsonl"), encode_task(task) + b"\n")
         with file.with_suffix(".out").open("ab") as output, file.with_suffix(".err").open("wb") as errors:
-            if not _take(output):
-                raise CallerError("this test runs with this model already", path=task.identifier)
+            _take(output)
             output.truncate(0)
             write_private(file, msgspec.json.encode(TaskRun(test=task.identifier, model=model, at=datetime.now(UTC))))
             options = ["--suite", str(file.with_suffix(".jsonl")), "--json", "--fresh"]

@@ -17,6 +17,7 @@ from callboard.jobs.entries import JobEntry, encode_entry
 from callboard.jobs.job import DurableJob
 from callboard.jobs.queries import EntryChange, JobReader
 from callboard.jobs.store import DurableStore
+from callboard.profiles import is_of_host
 
 _OPTIONS: Final = "options"
 """Key of the options of `callboard run --background` in a job's input."""
@@ -100,8 +101,6 @@ async def fork_with_change(
 
 def _change_model(job: DurableJob, model: str) -> dict[str, Any]:
     """Return the fields of a job with another model. Raises CallerError if the model is a program or a file."""
-    from callboard.jobs.shared_database import is_of_host  # noqa: PLC0415  # it imports the coding agents
-
     if is_of_host(model):
         raise CallerError("a program or a file cannot be chosen for a job that exists", path=model)
     options = job.input.get(_OPTIONS)

@@ -18,7 +18,7 @@ from callboard.coding.agents.job_request import ACCESS_LEVELS, JobRequest
 from callboard.errors import CallerError
 from callboard.jobs.database import Database
 from callboard.jobs.services import load_job_settings
-from callboard.profiles import model_names, providers, split_provider
+from callboard.profiles import is_of_host
 from callboard.sandbox.readable_paths import holds_keys
 
 _REFUSED: Final[Mapping[str, str]] = {
@@ -68,15 +68,6 @@ def check_directory(directory: str | Path, database: Database) -> None:
             path=str(directory),
             hint="list it in directories = [...] in [jobs] of the callboard.toml of the worker's user",
         )
-
-
-def is_of_host(model: str) -> bool:
-    """Return whether one of a model's names is a program or a file of the worker's host."""
-    names = [split_provider(each, providers()) for each in model_names(model)] if model else []
-    return any(
-        provider == "command" or (provider == "local" and ("/" in name or name.endswith(".gguf")))
-        for provider, name in names
-    )
 
 
 def check_options(options: Mapping[str, Any], database: Database) -> None:

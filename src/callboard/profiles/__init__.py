@@ -14,7 +14,7 @@ from callboard.profiles.profile import (
     seconds_to_next_day,
 )
 from callboard.profiles.remarks import Examination
-from callboard.profiles.resolution import Resolution, facts_for, prices_for, providers, resolve
+from callboard.profiles.resolution import Resolution, facts_for, is_of_host, prices_for, providers, resolve
 
 __all__ = [
     "Examination",
@@ -29,6 +29,7 @@ __all__ = [
     "describe_spent",
     "facts_for",
     "format_cost",
+    "is_of_host",
     "matches",
     "model_names",
     "normalise",

@@ -140,6 +140,15 @@ def providers() -> tuple[str, ...]:
     return tuple(_table()["endpoints"])
 
 
+def is_of_host(model: str) -> bool:
+    """Return whether one of the names in `model`, with commas between them, is a program or a file of this host."""
+    names = [split_provider(each.strip(), providers()) for each in model.split(",")]
+    return any(
+        provider == "command" or (provider == "local" and ("/" in name or name.endswith(".gguf")))
+        for provider, name in names
+    )
+
+
 def _family(model: str, families: list[dict[str, Any]]) -> list[tuple[str, Mapping[str, Any]]]:
     candidates = [(len(pattern), row) for row in families for pattern in row["patterns"] if matches(pattern, model)]
     if not candidates:

@@ -19,6 +19,7 @@ from starlette.routing import BaseRoute, Route
 
 from callboard.core import Canister, InvocationCanister, ToolDeclaration
 from callboard.jobs.job import Approval, find_mistakes
+from callboard.profiles import is_of_host
 from callboard.servers.board.browser import Form, PageUpdate, read_value, send_updates, wait
 from callboard.servers.board.entry_view import read_object
 from callboard.servers.board.templating import format_json, now, render
@@ -161,10 +162,10 @@ def routes(board: Board) -> Sequence[BaseRoute]:
 
 
 async def list_models(board: Board) -> Sequence[str]:
-    """Return the models of the board's jobs."""
+    """Return the models of the board's jobs, except programs and files."""
     if board.parts.jobs is None:
         return []
-    return [each for each in (await board.jobs.store.read_choices()).models if not each.startswith("command:")]
+    return [each for each in (await board.jobs.store.read_choices()).models if not is_of_host(each)]
 
 
 async def render_rows(board: Board, common: Mapping[str, Any]) -> Markup:
