@@ -1,5 +1,6 @@
 """Recorded outputs and report files: what is read from them whole, cut anywhere, and spoilt."""
 
+import json
 import tomllib
 from pathlib import Path
 
@@ -136,8 +137,49 @@ NONE = "<testsuite></testsuite>"
         ("make", "", CASE.replace("<testcase", '<testcase name="b"/><testcase'), 0, "make: 2 passed"),
         ("make", "", CASE, 2, "make: 1 passed; but the exit code is 2"),
         ("cargo test", "test result: ok. 9 passed; 0 failed", "", 0, "cargo test: not tested: no tests were found"),
+        (
+            "cargo test",
+            "error: unclosed table",
+            "",
+            101,
+            "cargo test: no tests ran; the run ended early, with exit code 101",
+        ),
+        (
+            "cargo test",
+            "running 2 tests\ntest a ... ok\n   Doc-tests x\n",
+            "",
+            0,
+            "cargo test: 1 passed; the run ended early, with exit code 0",
+        ),
     ],
 )
 def test_headlines(name, output, report, code, headline):
     reports = {"pytest.xml": report.encode()} if report else {}
     assert read(name, output, code, reports).headline == headline
+
+
+def go_events(*lines):
+    """The events of a test that prints these lines and fails, then passes when it is repeated."""
+    package = {"Package": "example.org/calc"}
+    test = {**package, "Test": "TestX"}
+    events = [{"Action": "start", **package}, *({"Action": "output", "Output": f"{line}\n", **test} for line in lines)]
+    events += [{"Action": "fail", **test}, {"Action": "pass", **test}, {"Action": "fail", **package}]
+    return "\n".join(map(json.dumps, events))
+
+
+def cargo_error(message):
+    spans = [{"file_name": "src/lib.rs", "line_start": 7, "is_primary": True}]
+    return json.dumps({"reason": "compiler-message", "message": {"message": message, "level": "error", "spans": spans}})
+
+
+@table(
+    ("name", "output", "location"),
+    [
+        ("go test", go_events("server.go:10: listening", "    x_test.go:9: bad"), "x_test.go:9"),
+        ("go test", go_events(f"    x_test.go:9: {'x' * MAX_LINE}"), "x_test.go:9"),
+        ("cargo test", cargo_error("x" * MAX_LINE), "src/lib.rs:7"),
+        ("make", "127.0.0.1:8080: connection failed\nsrc/x.c:3:4: error: bad", "src/x.c:3"),
+    ],
+)
+def test_the_location_of_a_failure(name, output, location):
+    assert read(name, output, 1).failures[0].location == location

@@ -1,7 +1,7 @@
 """cargo test: the compiler's messages are JSON; the tests print one line for each test.
 
 The test harness of stable Rust writes no report. So cargo's exit code decides whether the tests passed, and the lines only
-name and count them.
+name and count them. If a harness prints no result, its process ended within a test, perhaps with exit code 0.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Final
 import msgspec
 
 from callboard.coding.test_runners.report import (
+    MAX_LINE,
     Failure,
     ProjectFolder,
     Runner,
@@ -24,6 +25,7 @@ from callboard.coding.test_runners.report import (
 )
 
 _TEST = re.compile(r"test (\S.*?) \.\.\. (ok|FAILED|ignored(?:, .*)?)")
+_BEGIN = re.compile(r"running \d+ tests?")
 _SECTION = re.compile(r"---- (.+?) (?:stdout|stderr) ----")
 _PANIC = re.compile(r"thread '.*' (?:\(\d+\) )?panicked at (?:'(.*)', )?([^':]\S*?):(\d+):\d+:?")
 _MAX_LINES = 400
@@ -81,8 +83,9 @@ def read_cargo(output: TestOutput, folder: ProjectFolder) -> Tally:
             # The library is compiled twice, once with its tests.
             compiled += [each for each in _compiler_errors(event, folder.root) if each not in compiled]
         else:
-            plain.append(line)
+            plain.append(line[:MAX_LINE])
     is_inside = False
+    unfinished = 0
     for index, line in enumerate(plain):
         if match := _SECTION.fullmatch(line):
             is_inside = True
@@ -91,13 +94,16 @@ def read_cargo(output: TestOutput, folder: ProjectFolder) -> Tally:
             is_inside = False
         elif not is_inside and (match := _TEST.fullmatch(line)):
             counts[match[2].partition(",")[0]] += 1
+        elif not is_inside:
+            unfinished += bool(_BEGIN.fullmatch(line)) - line.startswith("test result: ")
+    is_explained = not output.code or counts["FAILED"] > 0 or len(compiled) > 0
     return Tally(
         passed=counts["ok"],
         failed=counts["FAILED"],
         skipped=counts["ignored"],
         errors=len(compiled),
         failures=(*failures, *compiled),
-        complete=output.code is not None,
+        complete=output.code is not None and unfinished <= 0 and is_explained,
         text="\n".join(plain),
     )
 

@@ -12,6 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from callboard.coding.test_runners.report import (
+    MAX_LINE,
     Failure,
     ProjectFolder,
     Runner,
@@ -50,17 +51,17 @@ def read_go(output: TestOutput, folder: ProjectFolder) -> Tally:
         event = _parse_event(line)
         package, test, action = str(event.get("Package", "")), str(event.get("Test", "")), event.get("Action")
         if not event:
-            loose.append(line)
+            loose.append(line[:MAX_LINE])
         elif action == "output":
-            outputs[package, test].append(str(event.get("Output", "")).rstrip("\n"))
+            outputs[package, test].append(str(event.get("Output", ""))[:MAX_LINE].rstrip("\n"))
         elif action == "build-output":
-            loose.append(str(event.get("Output", "")).rstrip("\n"))
+            loose.append(str(event.get("Output", ""))[:MAX_LINE].rstrip("\n"))
         elif action == "start":
             begun.add(package)
         elif action in ("pass", "fail", "skip"):
-            if test:
+            if test and tests.get((package, test)) != "fail":  # each of `-count` counts
                 tests[package, test] = str(action)
-            else:
+            elif not test:
                 packages[package] = str(action)
     parents = {_parent(key) for key in tests}
     blamed = {_parent(key) for key, action in tests.items() if action == "fail"}
@@ -110,7 +111,8 @@ def _parse_failure(package: str, test: str, lines: list[str], module: str, root:
     folder = package.removeprefix(module).strip("/") if module and package.startswith(module) else ""
     place = ""
     for line in lines:
-        if match := _AT.fullmatch(line):
+        # Lines of `t.Log` are indented, lines of the code under test are not.
+        if line.startswith("    ") and (match := _AT.fullmatch(line)):
             place = f"{folder}/{match[1]}:{match[2]}".lstrip("/")
             break
         if (match := _STACK.match(line)) and (place := format_location(match[1], match[2], root)):

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from callboard.coding.test_runners.python import ask_pytest, read_nested
 from callboard.coding.test_runners.report import (
+    MAX_LINE,
     Failure,
     Kind,
     ProjectFolder,
@@ -23,7 +24,7 @@ from callboard.coding.test_runners.report import (
 MAKEFILES: Final = ("GNUmakefile", "makefile", "Makefile")
 
 _TARGET = re.compile(r"^(test|check)\s*:", re.MULTILINE)
-_AT = re.compile(r"(?:\S+: )?([^\s:]+\.\w+):(\d+)(?::\d+)?: (.*)")
+_AT = re.compile(r"(?:\S+: )?([^\s:]+\.[A-Za-z]\w*):(\d+)(?::\d+)?: (.*)")
 _SAYS = re.compile(r"error|assert|fail|expected|not ok", re.IGNORECASE)
 _STOPPED = re.compile(r"make(?:\[\d+\])?: \*\*\* (.*)")
 
@@ -49,7 +50,7 @@ def read_make(output: TestOutput, folder: ProjectFolder) -> Tally:
     tally = read_nested(output, folder)
     if tally.failures or not tally.failed:
         return tally
-    lines = output.text.splitlines()
+    lines = [line[:MAX_LINE] for line in output.text.splitlines()]
     matches = [match for line in lines if _SAYS.search(line) and (match := _AT.fullmatch(line))]
     failures = [Failure("make", format_location(match[1], match[2], folder.root), match[3]) for match in matches]
     failures += [Failure("make", "", match[1]) for line in lines if (match := _STOPPED.fullmatch(line))]

@@ -254,9 +254,9 @@ def make_report(
 
 
 def strip_terminal_codes(output: str) -> str:
-    """Remove terminal escapes, and cut very long lines."""
+    """Remove terminal escapes, and cut very long lines except JSON objects, which cannot be read without their end."""
     lines = _ESCAPES.sub("", output).replace("\r\n", "\n").split("\n")
-    return "\n".join([line[:MAX_LINE] for line in lines])
+    return "\n".join([line if line.startswith("{") else line[:MAX_LINE] for line in lines])
 
 
 def format_location(path: str, line: str, root: str) -> str:
