@@ -10,7 +10,7 @@ import pytest
 from tests.servers.board.conftest import ORIGIN
 from tests.servers.board.test_job_page import CALL, make_ended, make_job, make_waiting
 
-from callboard.core import AssistantCanister, ResultCanister, ToolDeclaration, UserCanister
+from callboard.core import AssistantCanister, InvocationCanister, ResultCanister, ToolDeclaration, UserCanister
 from callboard.evaluation.kept_tests import TaskFile
 from callboard.evaluation.suites import load_file, recorded_path
 from callboard.jobs.job import Approval
@@ -383,6 +383,18 @@ def test_a_job_is_kept_as_a_test_with_all_tools_that_its_model_saw(tests, run, j
         ("deploy", {"to": ("test",)}),
         ("look", {}),
     ]
+
+
+def test_a_reply_with_many_calls_is_kept_whole(tests, run, job_store, browser, post):
+    calls = [InvocationCanister(f"call_{number}", "look", {"at": number}, "") for number in range(60)]
+    job = run(make_ended, job_store, *calls).job
+    page = browser.get(f"/board/jobs/{job.id}/keep").text
+    tools = re.findall(r'<select [^>]*name="(tool-\d+)"', page)
+    arguments = re.findall(r'<textarea [^>]*name="(arguments-\d+)"[^>]*>\n([^<]*)<', page)
+    fields = {name: html.unescape(text) for name, text in arguments} | dict.fromkeys(tools[:-1], "look")
+    assert post(job, "keep", **fields, **{tools[-1]: ""}).status_code == 303
+    [task] = tests()
+    assert [call.arguments["at"] for call in task.steps[0].expected] == [(number,) for number in range(60)]
 
 
 def test_a_reply_without_a_call_is_kept_and_expects_none(tests, browser, post, ended):

@@ -44,6 +44,7 @@ def test_two_jobs_are_compared_from_their_first_difference(run, job_store, brows
     page = browser.get(f"/board/jobs/{failed.id}/compare?with={other.id}").text
     assert "The first 2 entries are the same." in page
     assert numbers(page) == ["ae-3", "ae-4", "be-3", "be-4"]
+    assert "deploy" in visible(page)  # the result names its call, which is among the same entries
     page = browser.get(f"/board/jobs/{failed.id}/compare?with={again.id}").text
     assert "The first 4 entries are the same. Nothing differs." in page
     assert numbers(page) == []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -17,9 +17,6 @@ from callboard.servers.board.tests_page import list_models
 
 if TYPE_CHECKING:
     from callboard.servers.board.app import Board
-
-MAX_MODEL: Final = 300
-"""Maximum characters of the name of a model."""
 
 
 def routes(board: Board) -> Sequence[BaseRoute]:
@@ -48,7 +45,7 @@ def routes(board: Board) -> Sequence[BaseRoute]:
     async def change(request: Request, form: Form) -> Response:
         number, at_round = read_number(form.get("entry", "")) or 0, read_number(form.get("round", ""))
         # A form sends line ends as CR LF.
-        text, model = form.get("text", "").replace("\r\n", "\n"), form.get("model", "").strip()[:MAX_MODEL]
+        text, model = form.get("text", "").replace("\r\n", "\n"), form.get("model", "").strip()
         job = await fork_with_change(
             board.jobs.store, request.path_params["job"], number, text, model=model, at_round=at_round
         )

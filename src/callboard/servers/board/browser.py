@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 
 MAX_FORM: Final = 1024 * 1024
 """Maximum bytes of a form."""
-MAX_FIELDS: Final = 100
+MAX_FIELDS: Final = 1000
+"""Maximum fields of a form."""
 _MAX_VALUE: Final = 500
 """Maximum characters of a value."""
 _MAX_DIGITS: Final = 9

@@ -13,6 +13,7 @@ from callboard.jobs.entries import JobEntry
 from callboard.servers.board.entry_view import EntryView
 from callboard.servers.gateway.traffic_values import ReplyReading
 from callboard.text.display import display
+from callboard.text.plural import format_count
 
 MAX_COMPARED: Final = 100
 """Maximum entries of each side after the first difference."""
@@ -85,9 +86,10 @@ def _read(entry: JobEntry) -> dict[str, Any]:
 
 def _show_side(place: str, prefix: str, entries: Sequence[JobEntry], same: int) -> Side:
     view = EntryView(place, prefix)
-    for entry in entries[:same]:
-        view.feed(entry)
     shown = entries[same : same + MAX_COMPARED]
+    for entry in entries[:same]:
+        if shown and entry.round == shown[0].round:  # the view needs the calls of this round only
+            view.feed(entry)
     articles = [article for entry in shown for article in view.feed(entry)]
     return Side(articles, len(entries) - same - len(shown), describe_calls(entries))
 
@@ -98,4 +100,4 @@ def describe_calls(entries: Sequence[JobEntry]) -> str:
     if not names:
         return "no call"
     more = [f"{len(names) - _MAX_CALLS} more"] if len(names) > _MAX_CALLS else []
-    return f"{len(names)} {'call' if len(names) == 1 else 'calls'}: {', '.join([*names[:_MAX_CALLS], *more])}"
+    return f"{format_count(len(names), 'call')}: {', '.join([*names[:_MAX_CALLS], *more])}"

@@ -246,7 +246,6 @@ async def _render_parts(board: Board, values: Mapping[str, Any], query: ListQuer
     page, sessions = await traffic.page(query.row_filter, query.before), await traffic.sessions()
     parts: dict[str, dict[str, Any]] = {
         "backends": {"backends": traffic.backends()},
-        "sessions": {"sessions": [] if board.parts.jobs else sessions},  # the list of jobs has them
         "rows": {
             "page": page,
             "next_page": query._replace(before=page.cursor).encode() if page.cursor else "",

@@ -7,7 +7,8 @@ nothing, so a form without a tool expects no call.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 from urllib.parse import urlencode
 
@@ -20,9 +21,9 @@ from starlette.routing import BaseRoute, Route
 from callboard.core import Canister, InvocationCanister, ToolDeclaration
 from callboard.jobs.job import Approval, find_mistakes
 from callboard.profiles import is_of_host
-from callboard.servers.board.browser import Form, PageUpdate, read_value, send_updates, wait
+from callboard.servers.board.browser import Form, follow_parts, read_value, send_updates
 from callboard.servers.board.entry_view import read_object
-from callboard.servers.board.templating import format_json, now, render
+from callboard.servers.board.templating import format_json, render
 from callboard.servers.gateway.traffic_values import KeptReply
 
 if TYPE_CHECKING:
@@ -30,8 +31,6 @@ if TYPE_CHECKING:
 
 LOOK_SECONDS: Final = 1.0
 """Seconds between polls of the runs while a browser watches."""
-MAX_ROWS: Final = 50
-"""Maximum expected calls of a form."""
 
 
 class KeptTests(Protocol):
@@ -85,7 +84,7 @@ def keep_routes(board: Board, path: str, read_reply: ReadReply) -> Sequence[Base
             ExpectedRow(each.name, each.raw if each.arguments is None else format_json(each.arguments))
             for each in calls
         ]
-        return show_form(request, reply, [*rows[: MAX_ROWS - 1], ExpectedRow()])
+        return show_form(request, reply, [*rows, ExpectedRow()])
 
     async def keep(request: Request, form: Form) -> Response:
         tests, reply = tests_of(board), await read_reply(request)
@@ -110,18 +109,16 @@ def read_rows(
     schemas = {tool.name: dict(tool.schema) for tool in tools}
     rows: list[ExpectedRow] = []
     calls: list[tuple[str, Mapping[str, Any]]] = []
-    for number in range(MAX_ROWS):
-        name, text = form.get(f"tool-{number}"), form.get(f"arguments-{number}", "")
-        if name is None:
-            break
-        row, arguments = ExpectedRow(name, text), read_object(text.strip() or "{}")
+    while (name := form.get(f"tool-{len(rows)}")) is not None:
+        text = form.get(f"arguments-{len(rows)}", "")
+        arguments, mistake = read_object(text.strip() or "{}"), ""
         if name and arguments is None:
-            row = row._replace(mistake="This is not a JSON object.")
+            mistake = "This is not a JSON object."
         elif name and arguments is not None:
             calls.append((name, arguments))
             mistakes = find_mistakes(Approval(call_id="", name=name, parameters=schemas.get(name)), arguments)
-            row = row._replace(mistake="; ".join([f"{each.path or 'arguments'}: {each.message}" for each in mistakes]))
-        rows.append(row)
+            mistake = "; ".join([f"{each.path or 'arguments'}: {each.message}" for each in mistakes])
+        rows.append(ExpectedRow(name, text, mistake))
     return rows, calls
 
 
@@ -131,14 +128,15 @@ def routes(board: Board) -> Sequence[BaseRoute]:
         return board.render(
             request,
             "kept_tests.html",
-            rows=await render_rows(board, board.values(request)),
+            parts=await render_parts(board, board.values(request)),
             kept=read_value(query.get("kept")),
             removed=read_value(query.get("removed")),
             has_traffic=board.parts.traffic is not None,
         )
 
     async def stream(request: Request) -> Response:
-        return send_updates(board, request, _follow(board, board.values(request)))
+        read = partial(render_parts, board, board.values(request))
+        return send_updates(board, request, follow_parts(board, LOOK_SECONDS, read))
 
     async def remove(request: Request, form: Form) -> Response:
         await asyncio.to_thread(tests_of(board).remove, form.get("name", ""))
@@ -168,18 +166,6 @@ async def list_models(board: Board) -> Sequence[str]:
     return [each for each in (await board.jobs.store.read_choices()).models if not is_of_host(each)]
 
 
-async def render_rows(board: Board, common: Mapping[str, Any]) -> Markup:
+async def render_parts(board: Board, common: Mapping[str, Any]) -> dict[str, Markup]:
     values = {"tests": await asyncio.to_thread(tests_of(board).list), "models": await list_models(board)}
-    return render("kept_tests_rows.html", {**common, **values, "now": now()})
-
-
-async def _follow(board: Board, common: Mapping[str, Any]) -> AsyncGenerator[PageUpdate]:
-    """Yield changes of the tests and their runs while the browser watches."""
-    seen: object = None
-    while True:
-        tests = await asyncio.to_thread(tests_of(board).list)
-        if tests != seen:
-            seen = tests
-            yield PageUpdate(event="parts", data={"tests": await render_rows(board, common)})
-        if not await wait(board, LOOK_SECONDS):
-            return
+    return {"tests": render("kept_tests_rows.html", {**common, **values})}
