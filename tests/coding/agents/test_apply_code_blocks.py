@@ -75,3 +75,10 @@ def test_code_without_a_path_or_language_is_for_the_file_that_has_its_names(tmp_
     reply = "Fixed code:\n```\nfunc F() int {\n\treturn 2\n}\n```\n"
     assert apply(tmp_path, reply, ("a_test.go", "a.go")) == []
     assert "return 2" in (tmp_path / "a.go").read_text()
+
+
+def test_a_package_that_the_file_imports_is_not_imported_again_under_its_name(tmp_path):
+    text = 'package a\n\nimport "example.com/errors"\n\nvar b = errors.New("b")\n'
+    (tmp_path / "a.go").write_text(text)
+    assert apply(tmp_path, 'a.go\n```go\nvar c = errors.New("c")\n```\n', ("a.go",)) == []
+    assert (tmp_path / "a.go").read_text() == f'{text}var c = errors.New("c")\n'

@@ -36,10 +36,27 @@ PATHS = {"filepath": "path/filepath"}
         ('import _ "time"\n', None),
         ('import "example.com/fmt"\n', None),
         ('import "example.com/other"\n', None),
+        ('import (\n\t"os"\n\t"strings"\n)\n\nvar a = os.Expand("\\n", strings.ToUpper) + "\\n"\n', None),
+        ("import \"strings\"\n\nfunc f() { g('\\n', strings.ToUpper(a), '\\n') }\n", None),
+        ('import (\n\t"fmt" // prints (fast)\n\t"os"\n)\n\nvar a = fmt.Sprint(os.Args)\n', None),
+        ('import (\n\t// "fmt"\n\t"os"\n)\n\nvar a = os.Args\n', None),
+        ('import(\n\t"fmt"\n)\n\nvar a = fmt.Sprint(1)\n', None),
+        ('package a; import "fmt"\n\nvar b = fmt.Sprint(1)\n', None),
+        ('import "example.com/json/v2"\n\nvar a = json.Marshal\n', None),
+        ("import `fmt`\n\nvar a = fmt.Sprint(1)\n", None),
+        ('package a\n\nvar b = `package c\n\nimport "fmt"\n`\n', None),
+        ("var a = strings.\n\tNewReplacer(b)\n", 'import "strings"\nvar a = strings.\n\tNewReplacer(b)\n'),
+        ("func f() { os.Exit(1)\n", None),
     ],
 )
 def test_what_is_imported(code, fixed):
     assert fix_go_imports(code) == (code if fixed is None else fixed)
+
+
+@table("text", ['import "example.com/errors"\n', 'import errors "example.com/wrap"\n', 'import (\n\t"errors"\n)\n'])
+def test_a_name_that_the_file_imports_is_known(text):
+    code = 'func f() error { return errors.New("a") }\n'
+    assert fix_go_imports(code, f"package a\n\n{text}") == code
 
 
 @given(st.sets(st.sampled_from(sorted(USES))), st.sets(st.sampled_from(sorted(USES))), st.booleans())

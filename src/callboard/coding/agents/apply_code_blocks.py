@@ -208,7 +208,7 @@ class CodeBlockApplier:
             others = {name: defined for name, defined in names.items() if name != path}
             code = add_imports(code, others, texts.get(path, ""))
         elif path.endswith(".go"):
-            code = fix_go_imports(code)
+            code = fix_go_imports(code, texts.get(path, ""))
         return self._call(path, code)
 
     def _call(self, path: str, code: str) -> InvocationCanister:

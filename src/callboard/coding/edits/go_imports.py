@@ -7,7 +7,11 @@ linear in the code.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import Final
+
+from callboard.coding.edits.replace_definitions import parse_code
+from callboard.coding.edits.text_edits import EditRefused
 
 _STANDARD: Final = {
     path.rpartition("/")[2]: path
@@ -17,39 +21,47 @@ _STANDARD: Final = {
         *("testing", "time", "unicode", "unicode/utf8"),
     )
 }
-_IMPORT: Final = re.compile(
-    r"""^import[ \t]+(?:\([^()"`]*(?:"[^"\n]*"[^()"`]*)*\)|(?:[\w.]+[ \t]+)?"[^"\n]*")[ \t]*\n?""", re.MULTILINE
-)
-_SPEC: Final = re.compile(r'[ \t]*(?:([\w.]+)[ \t]+)?"([^"\n]+)"[^\n)]*\n?')
-_PACKAGE: Final = re.compile(r"^package[ \t]+\w+[^\n]*\n?", re.MULTILINE)
-_NOT_CODE: Final = re.compile(
-    r"//[^\n]*|/\*[\s\S]*?(?:\*/|\Z)|`[^`]*`?|\"(?:\\\\.|[^\"\\\\\n])*\"?|'(?:\\\\.|[^'\\\\\n])*'?"
-)
-_USE: Final = re.compile(r"(?<![\w.])([a-z]\w*)\.[A-Z]")
+_SPEC: Final = re.compile(r'\s*("[^"]+")\s*;?\s*(?://.*)?')
+"""A line with one import in a list of imports."""
+_VERSION: Final = re.compile(r"/v\d+$")
+_NOT_CODE: Final = re.compile(r"//[^\n]*|/\*[\s\S]*?(?:\*/|\Z)|`[^`]*`?|\"(?:\\.|[^\"\\\n])*\"?|'(?:\\.|[^'\\\n])*'?")
+_USE: Final = re.compile(r"(?<![\w.])([a-z]\w*)\.\s*[A-Z]")
 _BOUND: Final = re.compile(r"\b([a-z]\w*)(?=[ \t]*(?::=|,|=[^=])|[ \t]+[\w*\[])")
 
 
-def fix_go_imports(code: str) -> str:
-    """Return the code without unused imports of standard packages, and with imports of those that it uses."""
-    rest = _NOT_CODE.sub(" ", _IMPORT.sub("", code))
+def fix_go_imports(code: str, text: str = "") -> str:
+    """Return the code without unused imports of standard packages, and with imports of those that it uses.
+
+    `text` is the file that the code is for: a name that it imports is known. Code that does not parse stays as it is.
+    """
+    try:
+        parsed, known = parse_code(code, "code.go"), parse_code(text, "code.go")
+    except EditRefused:
+        return code
+    if parsed.broken is not None:
+        return code
+    lines = code.split("\n")
+    imports = [each for each in parsed.statements if each.kind == "import"]
+    rows = {row for each in imports for row in range(each.start, each.end)}
+    rest = _NOT_CODE.sub(" ", "\n".join([line for row, line in enumerate(lines) if row not in rows]))
     used = {*_USE.findall(rest)}
-    imported: set[str] = set()
-
-    def keep(match: re.Match[str]) -> str:
-        name = match[1] or match[2].rpartition("/")[2]
-        is_unused = match[1] is None and _STANDARD.get(name) == match[2] and name not in used
-        imported.add(name)
-        return "" if is_unused else match[0]
-
-    def clean(match: re.Match[str]) -> str:
-        text = _SPEC.sub(keep, match[0].removeprefix("import"))
-        return f"import{text}" if _SPEC.search(text) else ""
-
-    cleaned = _IMPORT.sub(clean, code)
+    imported = _package_names(name for each in (*parsed.statements, *known.statements) for name in each.names)
     missing = sorted(_STANDARD[name] for name in used - imported - {*_BOUND.findall(rest)} if name in _STANDARD)
-    if not missing:
-        return cleaned
-    lines = "".join([f'import "{path}"\n' for path in missing])
-    package = _PACKAGE.search(cleaned)
-    at = package.end() if package else 0
-    return f"{cleaned[:at]}\n{lines}{cleaned[at:]}" if package else lines + cleaned
+    unused = {f'"{path}"' for name, path in _STANDARD.items() if name not in used}
+    gone = {
+        row
+        for each in imports
+        for row in range(each.start, each.end)
+        if unused.issuperset(each.names) or ((spec := _SPEC.fullmatch(lines[row])) and spec[1] in unused)
+    }
+    added = [f'import "{path}"' for path in missing]
+    head = next((each.end for each in parsed.statements if "package" in each.names), 0)
+    above = [line for row, line in enumerate(lines[:head]) if row not in gone]
+    below = [line for row, line in enumerate(lines[head:], head) if row not in gone]
+    return "\n".join([*above, *([""] if head and added else []), *added, *below])
+
+
+def _package_names(names: Iterable[str]) -> set[str]:
+    """Return the names that imports such as `f "fmt"` bind; other names of statements bind none."""
+    specs = [name.rpartition(" ") for name in names if name.endswith(('"', "`"))]
+    return {alias or _VERSION.sub("", path.strip('"`')).rpartition("/")[2] for alias, _, path in specs}
