@@ -51,14 +51,16 @@ class Approvals(ChatApprover):
     async def ask(self, question: CallQuestion) -> ChatAnswer:
         """Show the call, or an edit's diff instead of its arguments, and read the answer."""
         with self._display.hold_status():
-            return await self._ask(question)
+            answer = await self._ask(question)
+        if answer not in ("reject", "nobody"):
+            self._display.mark_reviewed([each.path for each in question.changes])
+        return answer
 
     async def _ask(self, question: CallQuestion) -> ChatAnswer:
         invocation, diff = question.invocation, diff_of(question.changes)
         if why := make_visible(question.why.removeprefix(ASKS_FIRST).lstrip(". ")):
             self._display.tell(why, "33")
         more = bool(diff) and show_diff(self._display, diff)
-        self._display.mark_reviewed([each.path for each in question.changes])
         what = describe_changes(question.changes) if diff else describe_call(invocation.name, invocation.arguments)
         later = ", [a]lways in this session, [p]ermanently allow " if question.pattern else ""
         text = f"[y]es, [n]o{later}{make_visible(question.pattern)}"

@@ -73,7 +73,7 @@ class Display:
         self._verbose = verbose
         self._color = color
         self._terminal = out.isatty()
-        self._markdown = MarkdownView(width or find_width(out)) if has_color(out) else None
+        self._markdown: MarkdownView | None = None
         self._width = width
         self._in_line = False
         self._in_reasoning = False
@@ -83,10 +83,11 @@ class Display:
         self.activity = RunActivity()
         self.knows_edits = False
         """True if the steps have a `FileEdited` for each edit."""
-        self._silent: set[str] = set()
-        """Calls whose results are not shown: a diff says more, or a person need not read them."""
+        self._is_silent: dict[str, bool] = {}
+        """Whether the result of a call is not shown: a diff says more, or a person need not read it."""
         self._reviewed: set[str] = set()
         """Files whose next change a person has seen as a diff."""
+        self._start_reply()
 
     def await_model(self, name: str, model: Model) -> None:
         """Name the model that the status line waits for."""
@@ -99,6 +100,7 @@ class Display:
 
     def _show(self, event: Step) -> None:
         if isinstance(event, RoundStarted | ReplyEnded | ReplyFailed):
+            self._start_reply()
             self._awaits_reply = isinstance(event, RoundStarted)
             self._written_at = time.monotonic()
         match event:
@@ -106,8 +108,8 @@ class Display:
                 self._write_text(text)
             case InvocationEnded(identifier=identifier, name=name, arguments=arguments, raw=raw):
                 kind = _classify(name, arguments) if self.knows_edits else ""
-                if kind == "edit" or (kind == "look" and self._status.is_on and not self._verbose):
-                    self._silent.add(identifier)
+                is_look = kind == "look" and self._status.is_on and not self._verbose
+                self._is_silent[identifier] = kind == "edit" or is_look  # some servers use an id again
                 self.tell(f"-> {collapse(name)}({_format_arguments(arguments, raw, is_short=kind == 'edit')})", "36")
             case InvocationIncomplete(name=name, why=why):
                 self.tell(f"-> {collapse(name) or 'a call'} (incomplete: {why})", "33")
@@ -118,7 +120,7 @@ class Display:
                 show_edit(self, event, with_hunks=path not in self._reviewed)
                 self._reviewed.discard(path)
             case ResultReady(canister=canister):
-                if canister.error or canister.invocation_id not in self._silent:
+                if canister.error or not self._is_silent.get(canister.invocation_id):
                     self.tell(f"<- {_describe_result(canister)}", "31" if canister.error else "32")
             case ApprovalAnswered(invocation=invocation, verdict=verdict) if verdict != "defer":
                 self.tell(f"{collapse(invocation.name)}: {collapse(event.describe(), _MESSAGE)}", "2")
@@ -141,8 +143,6 @@ class Display:
                 self._err.flush()
                 self._written_at = time.monotonic()
                 self._in_reasoning = not text.endswith("\n") if text else self._in_reasoning
-            case ReplyEnded():
-                self.end_text()
             case RunEnded(usage=usage, cost=cost) if self._verbose:
                 dollars = "" if cost is None else f", ${cost:.4f}"
                 self.tell(f"{usage.input} tokens in, {usage.output} out{dollars}", "2")
@@ -185,9 +185,8 @@ class Display:
     async def _draw_status(self) -> None:
         while True:
             if time.monotonic() - self._written_at > _POLL_SECONDS and self._markdown is not None:
-                self._out.write(self._markdown.flush())
-                self._out.flush()
-            if not (self._terminal and (self._in_line or self._in_reasoning)):
+                self._write(self._markdown.flush())
+            if not (self._in_reasoning or (self._terminal and self._in_line)):
                 self._status.draw(self.activity.describe())
             await asyncio.sleep(REFRESH_SECONDS)
 
@@ -203,28 +202,31 @@ class Display:
             elif seconds < SILENCE:
                 limit = SILENCE
 
+    def _start_reply(self) -> None:
+        self.end_text()
+        # Each reply has its own width and its own fences: the terminal may be resized, and a reply may be cut off.
+        self._markdown = MarkdownView(self._width or find_width(self._out)) if has_color(self._out) else None
+
     def _write_text(self, text: str) -> None:
         self._end_reasoning()
-        self._status.clear()
         if self._terminal:
             text = strip_controls(text)
-        if self._markdown is not None:
-            text = self._markdown.feed(text)
-        self._out.write(text)
-        self._out.flush()
+        self._write(text if self._markdown is None else self._markdown.feed(text))
         self._written_at = time.monotonic()
-        self._in_line = not text.endswith("\n") if text else self._in_line
+
+    def _write(self, text: str) -> None:
+        if text:
+            self._status.clear()
+            self._out.write(text)
+            self._out.flush()
+            self._in_line = not text.endswith("\n")
 
     def end_text(self) -> None:
         """End an open line of text."""
-        if self._markdown is not None and (rest := self._markdown.finish()):
-            self._status.clear()
-            self._out.write(rest)
-            self._in_line = True
+        if self._markdown is not None:
+            self._write(self._markdown.finish())
         if self._in_line:
-            self._out.write("\n")
-            self._out.flush()
-            self._in_line = False
+            self._write("\n")
 
     def _end_reasoning(self) -> None:
         if self._in_reasoning:
