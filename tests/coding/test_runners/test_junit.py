@@ -1,5 +1,6 @@
 """Report files are hostile input: XML that attacks its reader, and folders that lead elsewhere."""
 
+import os
 from contextlib import suppress
 
 import pytest
@@ -62,15 +63,39 @@ def test_bytes_are_a_report_or_refused(data):
         assert isinstance(parse_junit(data), list)
 
 
-def test_only_files_of_the_folder_are_read(tmp_path):
-    outside = tmp_path / "outside.xml"
-    outside.write_text("<testsuite/>")
-    folder = tmp_path / "reports"
+def test_only_files_of_the_home_are_read(tmp_path):
+    outside, home = tmp_path / "outside", tmp_path / "home"
+    outside.mkdir()
+    (outside / "out.xml").write_text("<testsuite/>")
+    folder = home / "reports"
     (folder / "a.xml").mkdir(parents=True)
-    (folder / "link.xml").symlink_to(outside)
+    (folder / "link.xml").symlink_to(outside / "out.xml")
     (folder / "script.py").touch()
     (folder / "b.xml").write_text("<testsuite/>")
+    os.mkfifo(folder / "pipe.xml")
     with (folder / "long.json").open("wb") as file:
         file.truncate(MAX_REPORT + 1)
-    assert read_report_files(folder) == {"b.xml": b"<testsuite/>"}
-    assert read_report_files(tmp_path / "nothing") == {}
+    assert read_report_files(home, folder) == {"b.xml": b"<testsuite/>"}
+    assert read_report_files(home, home / "nothing") == {}
+    (home / "link").symlink_to(outside)
+    assert read_report_files(home, home / "link") == {}
+
+
+def test_all_files_have_one_limit(tmp_path):
+    for name in ("a.xml", "b.xml"):
+        with (tmp_path / name).open("wb") as file:
+            file.truncate(MAX_REPORT // 2 + 1)
+    assert [*read_report_files(tmp_path, tmp_path)] == ["a.xml"]
+
+
+def test_control_characters_in_names():
+    (case,) = parse_junit(b"<testsuite><testcase name='a\x00\x1b\tb'/></testsuite>")
+    assert case.name == "a?? b"
+
+
+def test_an_error_counts_even_if_the_test_was_skipped():
+    (skipped, marked) = parse_junit(
+        b"<testsuite><testcase><skipped/><error/></testcase>"
+        b"<testcase><skipped type='todo'/><failure/></testcase></testsuite>"
+    )
+    assert (skipped.state, marked.state) == ("error", "skipped")

@@ -172,6 +172,23 @@ def cargo_error(message):
     return json.dumps({"reason": "compiler-message", "message": {"message": message, "level": "error", "spans": spans}})
 
 
+def node_report(name, text):
+    return f"<testsuites><testcase name='{name}'><failure message='x'>{text}</failure></testcase></testsuites>".encode()
+
+
+@table(
+    ("name", "text", "location"),
+    [
+        ("t", "Error: bad\n    at 10:04:31\n    10:05:31\n    at f (/home/dev/calc/x.js:7:12)", "x.js:7"),
+        ("t", "Error: bad\n    at file:///home/dev/calc/x.mjs?v=3:7:12", "x.mjs?v=3:7"),
+        ("adds numbers", "oops", ""),
+        ("/home/dev/calc/x.test.js", "[Error: test failed]", "x.test.js:1"),
+    ],
+)
+def test_the_location_of_a_failure_of_node(name, text, location):
+    assert read("npm test", "", 1, {"node.xml": node_report(name, text)}).failures[0].location == location
+
+
 @table(
     ("name", "output", "location"),
     [

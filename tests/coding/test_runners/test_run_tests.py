@@ -69,6 +69,13 @@ def test_a_time_in_a_message_is_not_a_place(project):
     assert outcome_of(project).failures[0].location == "tests/test_calc.py:6"
 
 
+def test_files_that_tests_write_into_their_home_are_not_reports(project):
+    (project / "tests" / "test_calc.py").write_text(
+        "from pathlib import Path\n\n\ndef test_home():\n    (Path.home() / 'settings.json').write_text('{}')\n"
+    )
+    assert outcome_of(project).is_good
+
+
 def test_the_tree_is_tested_not_what_is_installed_of_it(project, tmp_path):
     """An editable install of the user's own tree would be found first, if the tree's own sources were not."""
     environment = tmp_path / "user" / ".venv"

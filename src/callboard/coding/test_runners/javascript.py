@@ -27,7 +27,10 @@ from callboard.coding.test_runners.report import (
     tally_exit_code,
 )
 
-_STACK = re.compile(r"\s+(?:at |\u276f )?(?:async )?(?:[^()]{0,400}\()?((?:file://)?[^():]{1,1000}):(\d+):\d+\)?,?")
+_STACK = re.compile(
+    r"\s+(?:at |\u276f )(?:async )?(?:[^()]{0,400}\()?((?:file://)?[^():]{1,1000}\.[A-Za-z][^():\s]*):(\d+):\d+\)?,?"
+)
+_FILE = re.compile(r"\S+\.[cm]?[jt]s")
 _CODE = re.compile(r"\s*>?\s*\d*\s*\|.*")
 _NODE_ERROR = re.compile(r"\[?Error \[ERR_TEST_FAILURE\]: ")
 _STEPS = re.compile(r"&&|\|\||[;|&]")
@@ -59,24 +62,25 @@ def read_node(reports: Iterable[bytes], root: str) -> Tally:
 def _node_failures(case: JunitCase, root: str) -> list[Failure]:
     body = [line for each in case.problems for line in each.text.splitlines() if line.strip()]
     place, message = _split_message(body, root)
-    if not place:  # a file that ended early, which has no stack
-        place, message = format_location(case.name, "1", root), join_message(each.message for each in case.problems)
     name = case.name.removeprefix(f"{root.rstrip('/')}/")
+    if not place:  # a file that ended early, or an error without a stack
+        place = format_location(name, "1", root) if _FILE.fullmatch(name) else ""
+        message = join_message(each.message for each in case.problems)
     return [Failure(name, place, _NODE_ERROR.sub("", message, count=1))]
 
 
 class _JestAssertion(msgspec.Struct, rename="camel"):
-    title: str = ""
+    title: str
+    status: str
     ancestor_titles: tuple[str, ...] = ()
-    status: str = ""
     failure_messages: tuple[str | None, ...] | None = ()
 
 
 class _JestFile(msgspec.Struct, rename="camel"):
-    name: str = ""
-    status: str = ""
+    name: str
+    status: str
+    assertion_results: tuple[_JestAssertion, ...]
     message: str | None = ""
-    assertion_results: tuple[_JestAssertion, ...] = ()
 
 
 class _JestReport(msgspec.Struct, rename="camel"):
@@ -127,9 +131,9 @@ class _MochaError(msgspec.Struct):
 
 
 class _MochaTest(msgspec.Struct, rename="camel"):
-    full_title: str = ""
+    full_title: str
+    err: _MochaError
     file: str | None = None
-    err: _MochaError = msgspec.field(default_factory=_MochaError)
 
 
 class _MochaReport(msgspec.Struct):

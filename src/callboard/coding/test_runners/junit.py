@@ -24,6 +24,7 @@ MAX_TEXTS: Final = 8 * 1024 * 1024
 """Characters of all messages that are kept."""
 
 CaseState: TypeAlias = Literal["passed", "failed", "error", "skipped"]
+_CONTROLS: Final = bytes([code if code >= 0x20 or code in b"\t\n\r" else 0x3F for code in range(256)])
 _STATES: Final[dict[str, CaseState]] = {"failure": "failed", "error": "error", "skipped": "skipped"}
 _WORST: Final[tuple[CaseState, ...]] = ("failed", "error", "skipped", "passed")
 
@@ -44,15 +45,15 @@ class JunitCase(msgspec.Struct, frozen=True):
     class_name: str
     file: str
     line: str
-    suites: tuple[str, ...]
-    """Names of the suites around it."""
     problems: tuple[CaseProblem, ...]
+    may_fail: bool
+    """True if the test is marked as `todo`."""
 
     @property
     def state(self) -> CaseState:
-        """The worst state; a test that may fail (`todo`) is skipped even if it failed."""
+        """The worst state, except for a test that may fail."""
         states = {each.state for each in self.problems}
-        return "skipped" if "skipped" in states else next((each for each in _WORST if each in states), "passed")
+        return "skipped" if self.may_fail else next((each for each in _WORST if each in states), "passed")
 
 
 class NotReport(ValueError):
@@ -63,7 +64,8 @@ def parse_junit(data: bytes) -> list[JunitCase]:
     """Return the test cases of a file. Raises NotReport."""
     reader = _JunitReader()
     try:
-        reader.parser.Parse(data, True)
+        # node's runner writes control characters of names as they are.
+        reader.parser.Parse(data.translate(_CONTROLS), True)
     except (expat.ExpatError, ValueError, LookupError) as error:
         raise NotReport(str(error)) from None
     return reader.cases
@@ -79,8 +81,8 @@ class _JunitReader:
         self.parser.CharacterDataHandler = self._add_text
         self.parser.StartDoctypeDeclHandler = self._refuse
         self._path: list[str] = []
-        self._suites: list[str] = []
         self._case: dict[str, str] = {}
+        self._may_fail = False
         self._problems: list[CaseProblem] = []
         self._state: CaseState | None = None
         self._message = ""
@@ -97,25 +99,22 @@ class _JunitReader:
         self._path.append(tag)
         if len(self._path) > MAX_DEPTH:
             raise NotReport("the elements are too deep")
-        if tag == "testsuite":
-            self._suites.append(attributes.get("name", "")[:MAX_TEXT])
-        elif tag == "testcase":
-            self._case, self._problems = attributes, []
+        if tag == "testcase":
+            self._case, self._problems, self._may_fail = attributes, [], False
         elif tag in _STATES and self._path[-2:-1] == ["testcase"]:
             self._state, self._message, self._text = _STATES[tag], attributes.get("message", "")[:MAX_TEXT], []
+            self._may_fail |= attributes.get("type") == "todo"
             self._room = min(MAX_TEXT, self._total_room)
 
     def _end(self, tag: str) -> None:
         self._path.pop()
-        if tag == "testsuite":
-            self._suites.pop()
-        elif tag == "testcase":
+        if tag == "testcase":
             if len(self.cases) >= MAX_CASES:
                 raise NotReport("there are too many test cases")
             name, class_name, file, line = (
                 self._case.get(key, "")[:MAX_TEXT] for key in ("name", "classname", "file", "line")
             )
-            self.cases.append(JunitCase(name, class_name, file, line, tuple(self._suites), tuple(self._problems)))
+            self.cases.append(JunitCase(name, class_name, file, line, tuple(self._problems), self._may_fail))
         elif self._state is not None and self._path[-1:] == ["testcase"]:
             text = "".join(self._text)
             self._total_room -= len(text)

@@ -41,7 +41,7 @@ SECONDS: Final = 600.0
 MAX_COUNT: Final = 20
 """Limit of `Selection.count`."""
 MAX_REPORT: Final = 32 * 1024 * 1024
-"""Bytes of a report file."""
+"""Bytes of the report files of one run."""
 MAX_REPORTS: Final = 50
 """Report files of one run."""
 
@@ -125,7 +125,7 @@ async def _run_repeatedly(  # noqa: PLR0917  # as above
     taken = 0.0
     for number in range(1 if counts else selection.count):
         label = " ".join(command) if selection.count == 1 else f"{' '.join(command)} ({number + 1})"
-        with _open_report_folder(workspace) as folder:
+        with _open_report_folder(workspace) as (home, folder):
             recorded, variables = runner.record(command, str(folder), project)
             outcome = await run_command(
                 workspace,
@@ -138,10 +138,10 @@ async def _run_repeatedly(  # noqa: PLR0917  # as above
                     **variables,
                     **_project_environment(runner, workspace, project.path),
                 },
-                home=workspace.confinement.home or folder,
+                home=home,
             )
             text = strip_terminal_codes(outcome.output.decode("utf-8", "replace"))
-            reports = await asyncio.to_thread(read_report_files, folder)
+            reports = await asyncio.to_thread(read_report_files, home, folder)
         output = TestOutput(text=text, code=outcome.code, reports=reports)
         taken += outcome.seconds
         tally = await asyncio.to_thread(runner.parse, output, project)
@@ -163,25 +163,27 @@ async def _run_repeatedly(  # noqa: PLR0917  # as above
 
 
 @contextmanager
-def _open_report_folder(workspace: Workspace) -> Iterator[Path]:
-    """Make a folder that the commands can write to; it goes away at the end."""
+def _open_report_folder(workspace: Workspace) -> Iterator[tuple[Path, Path]]:
+    """Make a home for the commands if they have none, and a folder in it for reports; both go away at the end."""
     with tempfile.TemporaryDirectory(
         prefix="tests-", dir=workspace.confinement.home, ignore_cleanup_errors=True
     ) as name:
-        folder = Path(os.path.realpath(name))
+        made = Path(os.path.realpath(name))
+        folder = made / "reports"
+        folder.mkdir()
         (folder / UNITTEST_SCRIPT).write_bytes(read_script(UNITTEST_SCRIPT))
-        yield folder
+        yield workspace.confinement.home or made, folder
 
 
-def read_report_files(folder: Path) -> dict[str, bytes]:
-    """Read the report files in a folder that hostile commands wrote; links and files that are too long are left out."""
+def read_report_files(home: Path, folder: Path) -> dict[str, bytes]:
+    """Read the report files in a folder that hostile commands wrote. Files out of their home, or too long, are left out."""
     reports: dict[str, bytes] = {}
-    # The command may have removed the folder.
-    with suppress(OSError, CallerError), ConfinedDirectory(str(folder)) as files:
-        for name in files.names(".", MAX_REPORTS):
-            if name.endswith((".xml", ".json")) and not (folder / name).is_symlink():
+    # The command may have removed the folder, or replaced it by a link.
+    with suppress(OSError, CallerError), ConfinedDirectory(str(home)) as files:
+        for name in files.names(str(folder), MAX_REPORTS):
+            if name.endswith((".xml", ".json")):
                 with suppress(OSError):
-                    reports[name] = files.read(name, MAX_REPORT)
+                    reports[name] = files.read(f"{folder}/{name}", MAX_REPORT - sum(map(len, reports.values())))
     return reports
 
 
