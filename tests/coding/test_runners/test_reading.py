@@ -131,6 +131,7 @@ NONE = "<testsuite></testsuite>"
         ("unittest", "Ran 0 tests in 0.0s\n\nNO TESTS RAN\n", NONE, 5, "unittest: not tested: no tests were found"),
         ("tox", "anything", "", 0, "tox: 1 passed"),
         ("tox", "anything", CASE, 1, "tox: 1 passed; but the exit code is 1"),
+        ("tox", "anything", CASE.replace("/><", "><skipped/></testcase><"), 0, "tox: 1 skipped"),
         ("nox", "=== 3 passed in 0.1s ===", "", 1, "nox: 1 failed"),
         ("make", "anything", "", 0, "make: 1 passed"),
         ("make", "=== 3 passed in 0.1s ===\n", "", 0, "make: 1 passed"),
@@ -174,6 +175,19 @@ def cargo_error(message):
 
 def node_report(name, text):
     return f"<testsuites><testcase name='{name}'><failure message='x'>{text}</failure></testcase></testsuites>".encode()
+
+
+@table(
+    ("text", "location"),
+    [
+        ("server.py:80: is down", ""),
+        ("127.0.0.1:80: refused", ""),
+        ("x_test.py:3: in test_x\n    f()\nx.py:7: in f\nE   ValueError: y.py:9: bad", "x.py:7"),
+        ("Expected:\n    1\n\n/home/dev/calc/x.py:7: DocTestFailure", "x.py:7"),
+    ],
+)
+def test_the_location_of_a_failure_of_pytest(text, location):
+    assert read("pytest", "", 1, {"pytest.xml": node_report("t", text)}).failures[0].location == location
 
 
 @table(

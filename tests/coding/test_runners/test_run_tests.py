@@ -215,6 +215,16 @@ def test_node(tmp_path):
     assert outcome_of(tmp_path, selection=Selection(run="zero")).is_good
 
 
+@pytest.mark.skipif(not shutil.which("node"), reason="there is no node")
+def test_the_name_of_a_test_in_a_folder(tmp_path):
+    page = tmp_path / "page"
+    page.mkdir()
+    (page / "package.json").write_text("{}")
+    (page / "x.test.js").write_text('require("node:test")("std::max", () => { throw new Error("bad"); });\n')
+    (failure,) = outcome_of(tmp_path, folder="page").failures
+    assert (failure.name, failure.location) == ("std::max", "page/x.test.js:1")
+
+
 @pytest.mark.skipif(not shutil.which("make") or not shutil.which("cc"), reason="there is no make or no cc")
 def test_make(tmp_path):
     (tmp_path / "Makefile").write_text("test:\n\t@cc -o t t.c && ./t\n")

@@ -34,7 +34,8 @@ from callboard.coding.test_runners.report import (
     tally_exit_code,
 )
 
-_AT = re.compile(r"(?![E>]\s)(\S[^\n]*?):(\d+): ?.*")  # lines with E or > are messages and code
+# Lines with E or > are messages and code; after a place stands the function or the exception.
+_AT = re.compile(r"(?![E>]\s)(\S[^\n]*?\.[A-Za-z]\w*):(\d+): ?(?:in .*|[\w.]*)")
 _TEST = re.compile(r"test_.*\.py", re.DOTALL)
 _FRAME = re.compile(r'\s*File "([^"\n]+)", line (\d+)')
 _IMPORT = re.compile(r"ModuleNotFoundError: No module named '(\w+)")
@@ -123,7 +124,7 @@ def read_pytest(output: TestOutput, folder: ProjectFolder) -> Tally:
 def read_nested(output: TestOutput, folder: ProjectFolder) -> Tally:
     """Read the report files of what the command started, else its exit code."""
     tally = read_pytest(output, folder)
-    return tally if tally.complete and tally.total else tally_exit_code(output)
+    return tally if tally.complete and (tally.total or tally.skipped) else tally_exit_code(output)
 
 
 def _pytest_failures(case: JunitCase, folder: ProjectFolder) -> list[Failure]:

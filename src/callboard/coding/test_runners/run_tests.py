@@ -193,7 +193,7 @@ def _from_root(report: TestReport, path: str) -> TestReport:
         return report
     failures = [
         Failure(
-            f"{path}/{each.name}" if "::" in each.name else each.name,
+            f"{path}/{each.name}" if ".py::" in each.name else each.name,
             f"{path}/{each.location}" if each.location else "",
             each.message,
         )
