@@ -40,6 +40,11 @@ def test_a_cropped_text_fits(text, width):
     assert cropped == text or cropped.removesuffix("\u2026") in text
 
 
+@table(("text", "columns"), [("e\u0301", 1), ("\u0915\u0941", 1), ("a\u200bb", 2), ("\u6f22\u5b57", 4)])
+def test_marks_take_no_room_and_wide_characters_take_two_columns(text, columns):
+    assert measure(text) == columns
+
+
 def test_a_color_takes_no_room():
     assert measure(paint("word", "31")) == 4
     assert paint("word", "31", is_on=False) == "word"

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from functools import cache
 from typing import Final, TextIO
-from unicodedata import combining, east_asian_width
+from unicodedata import category, east_asian_width
 
 STATE_COLORS: Final = {
     "completed": "32",
@@ -46,7 +46,7 @@ def find_width(stream: TextIO | None = None) -> int:
 
 @cache
 def _measure_char(char: str) -> int:
-    return 0 if combining(char) or char == "\u200d" else 2 if east_asian_width(char) in "WF" else 1
+    return 0 if category(char) in ("Mn", "Me", "Cf") else 2 if east_asian_width(char) in "WF" else 1
 
 
 def measure(text: str) -> int:

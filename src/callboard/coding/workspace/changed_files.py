@@ -7,6 +7,7 @@ unreadable file counts as absent.
 from __future__ import annotations
 
 import os
+import re
 import stat
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from difflib import SequenceMatcher
@@ -27,6 +28,7 @@ MAX_MATCHED: Final = 2000
 """Lines between the first and the last change of a file that are compared one by one; that takes their square."""
 MAX_EDIT: Final = 20_000
 """Maximum characters of the diff of one edit in the record of a job."""
+_HUNK: Final = re.compile(r"@@ -\d+(?:,(\d{1,9}))? \+\d+(?:,(\d{1,9}))? @@")
 
 
 class ChangedFile(msgspec.Struct, frozen=True):
@@ -162,5 +164,13 @@ def describe_edit(change: ChangedFile) -> FileEdited:
 
 def count_changed_lines(diff: str) -> tuple[int, int]:
     """Return the numbers of added and removed lines of a unified diff."""
-    hunks = [line[:1] for line in diff.split("\n") if not line.startswith(("+++ ", "--- "))]
-    return hunks.count("+"), hunks.count("-")
+    added = removed = before = after = 0  # the last two are the lines that the hunk still has
+    for line in diff.split("\n"):
+        if before > 0 or after > 0:
+            added += line.startswith("+")
+            removed += line.startswith("-")
+            before -= line[:1] in ("-", " ", "")  # an empty line is one whose blank was cut
+            after -= line[:1] in ("+", " ", "")
+        elif hunk := _HUNK.match(line):
+            before, after = (int(length or 1) for length in hunk.groups())
+    return added, removed
