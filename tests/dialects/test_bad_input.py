@@ -129,6 +129,13 @@ def test_a_call_in_a_fence_of_another_language_is_an_example(dialect):
     assert text_alone(read(text, dialect)) == [core.TextPiece(text, (0, len(text)))]
 
 
+@table("blanks", ["\N{NO-BREAK SPACE}", "\f", " " * 64], ids=["no-break space", "form feed", "many"])
+def test_blanks_after_a_closing_fence(blanks):
+    """Only spaces, tabs and carriage returns may follow: a call after other characters is still in the fence."""
+    text = f"```text\nx\n```{blanks}\n{example(DIALECTS['hermes'])}"
+    assert bool(calls(read(text, "hermes"))) == (not blanks.strip(" "))
+
+
 @every_dialect
 def test_a_call_in_the_argument_of_another_is_its_text(dialect):
     """Where the dialect can spell it, which those can whose strings are escaped."""

@@ -16,6 +16,7 @@ from callboard.dialects.text_buffer import MAX_RUN, EndOfText, NotACall, Reading
 
 _INFO_END = re.compile(r"[\n`{\[]")
 _LINE_END = re.compile(r"\n")
+_BLANK = " \t\r"
 _FENCE = 3
 _FENCE_LINE = re.compile(
     rf"((?P<char>[`~])(?P=char){{{_FENCE - 1},{MAX_RUN - 1}}}+(?!(?P=char)))([^`~{{\[\n]{{0,{MAX_RUN}}}+)(?=\n)"
@@ -42,7 +43,7 @@ def pass_code_fence(state: ParseState, at: int) -> bool:
         state.text_fence = TextFence(run, holds_calls=False)
     elif fence.is_framing:
         return False
-    elif not label and run.startswith(fence.run):
+    elif not line[3].strip(_BLANK) and run.startswith(fence.run):
         state.text_fence = None
     else:
         buffer.at = line.end(1)
@@ -84,8 +85,8 @@ def _read_closing_line(state: ParseState, run: str) -> Reading[None]:
     buffer, fence = state.buffer, state.text_fence
     if fence is None or not run.startswith(fence.run):
         return
-    yield from buffer.read_run(" \t\r", MAX_RUN)
-    if buffer.text[buffer.at] != "\n":
+    yield from buffer.read_run(_BLANK, MAX_RUN)
+    if (yield from buffer.peek()) != "\n":
         return
     state.text_fence = None
     if fence.is_framing:
@@ -165,7 +166,7 @@ def _read_to_closing_line(state: ParseState, char: str, run: int) -> Reading[Non
         buffer.at = newline + 1
         yield from buffer.read_run(" \t")
         closes = (yield from buffer.read_run(char)) >= run
-        yield from buffer.read_run(" \t\r")
+        yield from buffer.read_run(_BLANK)
         if closes and buffer.text[buffer.at] == "\n":
             buffer.at += 1
             return
@@ -180,7 +181,7 @@ def _read_after_call(state: ParseState, framed: DialectFrame, fence: str) -> Rea
             yield from buffer.read_run(SEPARATORS)
             run = yield from buffer.read_run(fence[0], MAX_RUN)
             if run >= len(fence):
-                yield from buffer.read_run(" \t\r")
+                yield from buffer.read_run(_BLANK)
                 buffer.drop()
                 buffer.at += buffer.text[buffer.at] == "\n"
                 buffer.drop()

@@ -2,6 +2,7 @@ import json
 
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.tables import table
 
 from callboard.core import InvocationEnded, TextPiece, ToolDeclaration
 from callboard.dialects import Parser, parse
@@ -30,6 +31,14 @@ def test_json_is_read_the_same_in_one_piece_and_by_characters(record, escaped, f
 def test_data_is_no_call_and_a_call_after_it_is_found(record):
     text = f'{json.dumps(record)}\n{{"name": "write", "arguments": {{"path": "a"}}}}'
     events = parse(text, [WRITE])
+    assert [event.arguments for event in events if isinstance(event, InvocationEnded)] == [{"path": "a"}]
+
+
+@table(
+    "record", ["[" + "\n" * 65 + '{"a": 1},\n%s]', '{"' + r"\ud83d\ude00" * 25 + '": [\n%s]}'], ids=["blanks", "key"]
+)
+def test_a_call_is_found_in_json_that_the_reader_of_calls_does_not_follow(record):
+    events = parse(record % '{"name": "write", "arguments": {"path": "a"}}', [WRITE])
     assert [event.arguments for event in events if isinstance(event, InvocationEnded)] == [{"path": "a"}]
 
 

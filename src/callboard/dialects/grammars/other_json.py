@@ -13,10 +13,11 @@ from typing import NoReturn
 
 from callboard.dialects.text_buffer import MAX_HELD
 from callboard.text.json_object import MAX_KEY
+from callboard.text.marker_pattern import MAX_BLANK
 
-_OBJECT = re.compile(r"(?:\[\s*+)?\{")
+_OBJECT = re.compile(rf"(?:\[\s{{0,{MAX_BLANK}}}+)?\{{")
 _NAME_KEYS = frozenset({"function", "name", "tool", "tool_name"})
-_MAX_DECODED_KEY = MAX_KEY // len("\\u0041")
+_MAX_DECODED_KEY = MAX_KEY // len(r"\ud83d\ude00")
 
 
 def _refuse(constant: str) -> NoReturn:
