@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Optional
 
 import pytest
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator
+from pydantic.json_schema import SkipJsonSchema
 from tests.tables import table
 from typing_extensions import TypedDict
 
@@ -456,10 +457,47 @@ def test_what_is_left(schema, small):
     assert simplify(schema) == small
 
 
-def test_a_validator_of_the_user_gets_coerced_values():
-    def f(count: Annotated[int, BeforeValidator(lambda value: value if isinstance(value, int) else -1)]) -> None: ...
+def only_int(value: Any) -> Any:
+    return value if isinstance(value, int) else -1
+
+
+class Sized(BaseModel):
+    count: int
+
+    def __init__(self, count: Any) -> None:
+        super().__init__(count=only_int(count))
+
+
+@dataclasses.dataclass
+class Counted:
+    size: int
+    built = 0
+
+    def __post_init__(self) -> None:
+        Counted.built += 1
+
+
+def test_code_of_the_user_gets_coerced_values():
+    def f(count: Annotated[int, BeforeValidator(only_int)]) -> None: ...
+    def g(metadata: Annotated[int, BeforeValidator(only_int)]) -> None: ...
+    def h(sized: Sized) -> None: ...
 
     assert derive(f).validate({"count": "5"}) == {"count": 5}
+    assert derive(g).validate({"metadata": "5"}) == {"metadata": 5}
+    assert derive(h).validate({"sized": {"count": "5"}}) == {"sized": Sized(5)}
+
+
+def test_code_of_the_user_runs_once():
+    def f(counted: Counted, count: int) -> None: ...
+
+    derive(f).validate({"counted": {"size": 1}, "count": "5"})
+    assert Counted.built == 1
+
+
+def test_a_null_that_the_schema_does_not_allow_counts_as_absent():
+    def f(size: int | SkipJsonSchema[None] = 7) -> None: ...
+
+    assert derive(f).validate({"size": None}) == {"size": 7}
 
 
 class Narrow(BaseModel):

@@ -67,8 +67,8 @@ class Derived:
         self._coerce = compile_coercion(schema, fill=False)
         self._extra: Literal["forbid"] | None = None if is_open(schema) else "forbid"
         self._lenient = has_numeric_choice(schema)  # because pydantic accepts true for 1 there
-        # Arguments that are valid need no coercion, unless other members or a validator of the user accept them.
-        self._coerces_later = not (self._lenient or is_open(schema) or _has_functions(adapter.core_schema))
+        # Valid arguments need no coercion, except a null for an absent member. The user's code runs once, on coerced values.
+        self._coerces_later = not (self._lenient or _has_user_code(adapter.core_schema))
         self._parse = adapter.validator.validate_json
         self._refusal = ValidationError
         self._defaults = defaults
@@ -79,12 +79,15 @@ class Derived:
         Raises ArgumentsInvalid with every mistake.
         """
         arguments = as_object(arguments)
-        if self._coerces_later:
+        encoded = encode(arguments)
+        if self._coerces_later and b"null" not in encoded:
             try:
-                return {**self._defaults, **self._parse(encode(arguments), strict=True, extra=self._extra)}
+                return {**self._defaults, **self._parse(encoded, strict=True, extra=self._extra)}
             except self._refusal:
                 pass
-        encoded = encode(coerce_arguments(self._coerce, arguments))
+        coerced = coerce_arguments(self._coerce, arguments)
+        if coerced is not arguments:
+            encoded = encode(coerced)
         try:
             values = self._parse(encoded, strict=True, extra=self._extra)
         except self._refusal as error:
@@ -316,16 +319,15 @@ def simplify(schema: Schema) -> dict[str, Any]:
     return {**ordered, "$defs": shared} if shared else ordered
 
 
-def _has_functions(schema: Any) -> bool:
-    """Whether a schema of pydantic-core calls a function that may accept more than the JSON Schema says."""
+def _has_user_code(schema: Any) -> bool:
+    """Whether a schema of pydantic-core calls a validator, `__init__` or `__post_init__` of the user."""
     if isinstance(schema, list | tuple):
-        return any(map(_has_functions, schema))
+        return any(map(_has_user_code, schema))
     if not isinstance(schema, dict):
         return False
-    kind = schema.get("type")
-    if isinstance(kind, str) and kind.startswith("function-"):
+    if str(schema.get("type")).startswith("function-") or schema.get("custom_init") or schema.get("post_init"):
         return True
-    return any(_has_functions(part) for name, part in schema.items() if name != "metadata")
+    return any(map(_has_user_code, schema.values()))
 
 
 def is_open(schema: Schema) -> bool:
