@@ -47,22 +47,20 @@ BEFORE_TOKENS = frozenset({core.ReplyStarted, core.Note})
 class PassedReply(core.ReplyExtra, frozen=True):
     """A part of a reply, or all of it, as bytes that are ready for the client.
 
-    It is the first event of its batch. The other events say the same to those who count and record, and are not encoded.
+    It is the first event of its batch. The other events say the same to those who count and record.
     """
 
     data: bytes = b""
-    is_complete: bool = False
-    """True if the bytes contain the end of the reply."""
+    lacks: frozenset[type] = frozenset()
+    """Types of the other events that are encoded, because the bytes do not contain the end of the reply."""
 
 
-class Passage(Protocol):
-    """A Stage that passes a stream, and a whole reply, without their text."""
+class Passage(core.Stage[bytes, core.Event], Protocol):
+    """A Stage that passes a stream. It also passes a whole reply."""
 
-    def feed(self, chunk: bytes, /) -> list[core.Event]: ...
-
-    def finish(self, why: core.Why = "stop", /) -> list[core.Event]: ...
-
-    def whole(self, data: bytes) -> list[core.Event]: ...
+    def whole(self, data: bytes) -> list[core.Event]:
+        """Return the events of a whole reply, or none if it must be decoded."""
+        ...
 
 
 class ExchangeObserver:

@@ -115,13 +115,63 @@ async def test_reasoning_under_its_other_name_is_renamed(ask):
     assert rest
 
 
-@pytest.mark.parametrize("payloads", [[*said("Hi", end=""), "[DONE]"], said("Hi"), said("Hi", end="")])
+@pytest.mark.parametrize(
+    "payloads",
+    [
+        [*said("Hi", end=""), "[DONE]"],
+        said("Hi"),
+        said("Hi", end=""),
+        [HEAD | chunk("", content="Hi"), "[DONE]"],
+        [json.dumps(HEAD | chunk(content="Hi")), b"data: " + json.dumps(HEAD | chunk("stop")).encode()],
+    ],
+)
 async def test_a_missing_end_is_added(ask, payloads):
     (answer,) = await ask(Raw(payloads), stream=True)
     reasons = [c["finish_reason"] for each in answer.events for c in each["choices"] if c.get("finish_reason")]
     assert reasons == ["stop"]
     assert [data for _, data in answer.frames].count("[DONE]") == 1
     assert answer.frames[-1] == ("", "[DONE]")
+
+
+@pytest.fixture
+def ask_messages(serving):
+    """What a client of Messages gets, and the request that the backend got."""
+
+    async def ask(body, frames, **settings):
+        async with FakeBackend([Raw(["".join(frames).encode()])]) as backend:
+            url = backend.url.removesuffix("/v1")
+            async with serving(BackendSettings(url=url, wire="messages", **settings)) as served:
+                return await served.post("messages", body), backend.requests[-1].body
+
+    return ask
+
+
+@pytest.mark.parametrize("end", [slice(-2, None), slice(-2, -1), slice(-1, None)])
+async def test_a_missing_end_of_messages_is_added(ask_messages, end):
+    frames = messages_frames(["Hi"], "\n\n")
+    frames[-2] = frames[-2].replace('"end_turn"', "null")
+    answer, _ = await ask_messages(request("messages", stream=True), [*frames[:-2], *frames[end], "data: [DONE]\n\n"])
+    kinds = [each["type"] for each in answer.events]
+    assert (kinds.count("message_start"), kinds.count("message_stop")) == (1, 1)
+    *_, delta, stop = answer.events
+    assert (delta["delta"]["stop_reason"], stop["type"]) == ("end_turn", "message_stop")
+    assert delta["usage"]["input_tokens"] == 11
+
+
+async def test_a_thought_of_a_renamed_model_can_be_sent_back(ask_messages):
+    frames = messages_frames(["Hi"], "\n\n")
+    opening = {"type": "content_block_start", "index": 0, "content_block": {"type": "thinking", "thinking": "Hm"}}
+    signature = {"type": "content_block_delta", "index": 0, "delta": {"type": "signature_delta", "signature": "SIG"}}
+    thought = [opening, signature, {"type": "content_block_stop", "index": 0}]
+    frames[1:1] = [f"event: {each['type']}\ndata: {json.dumps(each)}\n\n" for each in thought]
+    body = request("messages", stream=True)
+    names = {"m": "claude-sonnet-4-5"}
+    answer, _ = await ask_messages(body, frames, model_map=names)
+    (sent,) = [each["delta"]["signature"] for each in answer.events if "signature" in each.get("delta", ())]
+    content = [{"type": "thinking", "thinking": "Hm", "signature": sent}, {"type": "text", "text": "Hi"}]
+    turns = [*body["messages"], {"role": "assistant", "content": content}, {"role": "user", "content": "And?"}]
+    _, got = await ask_messages(body | {"messages": turns}, frames, model_map=names)
+    assert got["messages"][1]["content"][0] == {"type": "thinking", "thinking": "Hm", "signature": "SIG"}
 
 
 async def test_nothing_follows_the_end(ask):
@@ -199,6 +249,8 @@ LONG = {
     "nothing may be lost": (Raw([*said("Hi"), "[DONE]"]), {"strict": True}, {}),
     "a budget": (Raw([*said("Hi"), "[DONE]"]), {"budget_per_day": 1.0, "prices": {"m": Prices(input=1, output=1)}}, {}),
     "a call nobody declared": (Raw(CALL), {}, {}),
+    "a call of Chat Completions": (Raw(CALL), {"profiles": {"m": {"watch": ""}}}, {"tools": TOOLS}),
+    "text in parts": (Raw([HEAD | chunk(content=[{"type": "text", "text": "Hi"}]), *said("!"), "[DONE]"]), {}, {}),
 }
 
 
@@ -306,6 +358,24 @@ def test_the_halves_of_a_character_are_joined(halves):
     assert facts(read_long("chat", passed)) == facts(read_long("chat", data))
     assert "😀".encode() in passed or b"\\ud83d\\ude00" in passed
     assert b'\\ud83d"' not in passed
+
+
+def test_each_frame_has_the_names_of_the_gateway():
+    names = [{"id": "", "model": ""}, {"id": "a", "model": "org/b"}, {"id": "c"}, {"id": "d", "model": "e"}]
+    chunks = [each | name for each, name in zip(said("x", "y", "z"), names, strict=False)]
+    data = "".join([f"data: {json.dumps(each)}\n\n" for each in chunks]).replace("org/b", "org\\/b")
+    passed, _ = pass_on("chat", [data.encode()])
+    frames = [json.loads(each[6:]) for each in passed.decode().split("\n\n") if each.startswith("data: {")]
+    assert {(each["id"], each["model"]) for each in frames[1:]} == {("ours", "m")}
+
+
+def test_text_arrives_at_once_after_chunks_with_unknown_fields():
+    empty, text = [{**HEAD, **chunk(content=each, mood="calm")} for each in ("", "Hi")]
+    passing = PassThrough(get_wire("chat"), CONTEXT, ClientView("ours", "m"), has_tools=False, long_way=pipe)
+    events = [
+        event for each in (empty, empty, text) for event in passing.feed(f"data: {json.dumps(each)}\n\n".encode())
+    ]
+    assert TextPiece("Hi") in events
 
 
 def test_bytes_that_are_not_utf8_do_not_reach_the_client():

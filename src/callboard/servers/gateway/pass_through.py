@@ -4,8 +4,8 @@ The request always goes the long way. The decoder of the wire still finds the us
 but the later stages and the client's encoder are skipped. So clients also get fields that decoding loses, such as
 annotations. The reply's identifier and the model's name become the gateway's.
 
-The conditions are in `may_pass`, in `HttpModel.changes_reply`, and in `PassThrough` for the first token. Tools are
-allowed only if the profile watches for no calls in text, so no reply loses the repairs that its profile asks for.
+The conditions are in `may_pass`, in `HttpModel.changes_reply`, and in `PassThrough` for the first token. No reply loses
+the repairs that its profile asks for, or that the decoder of Chat Completions makes in calls.
 
 Laws: nothing is sent before the first token has decided, so the long way can read the same bytes again. Frames arrive as
 the gateway writes its own, without comments or other fields. The client's bytes do not depend on how the backend's bytes
@@ -51,6 +51,7 @@ _BEFORE_TOKENS: Final = frozenset({core.ReplyStarted, core.ReplyExtra, core.Usag
 _PIECES: Final = frozenset({core.TextPiece, core.ReasoningPiece, core.RefusalPiece, core.Logprobs, core.ReplyExtra})
 _WITHOUT_CALLS: Final = _PIECES | {core.ReplyStarted, core.Usage, core.ReplyEnded}
 _WITH_CALLS: Final = _WITHOUT_CALLS | {core.InvocationStarted, core.ArgumentsPiece, core.InvocationEnded}
+_ENDS: Final[frozenset[type]] = frozenset({core.ReplyEnded, core.ReplyFailed})
 
 
 class _Format(msgspec.Struct, frozen=True):
@@ -60,8 +61,10 @@ class _Format(msgspec.Struct, frozen=True):
     """The last frame of a stream."""
     reason: re.Pattern[str]
     """Finds the reason for the end. Without a reason, the gateway writes the end."""
+    lacks: frozenset[type] = _ENDS
+    """Events that are encoded if the backend does not write the end."""
     odd: re.Pattern[str] = re.compile("(?!)")
-    """Finds fields that the long way renames."""
+    """Finds fields that the long way renames, and text that it joins."""
     has_names: bool = True
     """True if each frame has the name of its event."""
 
@@ -70,15 +73,36 @@ _FORMATS: Final[Mapping[str, _Format]] = MappingProxyType(
     {
         "chat": _Format(
             b"data: [DONE]\n\n",
-            re.compile(r'"finish_reason": ?"'),
-            re.compile(r'"(?:reasoning|function_call)": ?["{]'),
+            re.compile(r'"finish_reason": ?"[^"]'),
+            odd=re.compile(r'"(?:reasoning|function_call)": ?["{]|"(?:delta|message)": ?\{[^\[{]*"content": ?\['),
             has_names=False,
         ),
         "messages": _Format(
-            b'event: message_stop\ndata: {"type":"message_stop"}\n\n', re.compile(r'"stop_reason": ?"')
+            b'event: message_stop\ndata: {"type":"message_stop"}\n\n',
+            re.compile(r'"stop_reason": ?"[^"]'),
+            lacks=_ENDS | {core.Usage},
         ),
     }
 )
+
+
+class _Names(msgspec.Struct):
+    """The names in a frame or in a reply, as the backend spells them."""
+
+    id: msgspec.Raw = msgspec.Raw()
+    model: msgspec.Raw = msgspec.Raw()
+    message: _Names | None = None
+
+
+_decode_names = msgspec.json.Decoder(_Names).decode
+
+
+def _read_names(text: str) -> _Names:
+    try:
+        names = _decode_names(text)
+    except msgspec.MsgspecError:
+        return _Names()
+    return names.message or names
 
 
 class ClientView(msgspec.Struct, frozen=True):
@@ -89,21 +113,32 @@ class ClientView(msgspec.Struct, frozen=True):
     has_usage: bool = True
     """True if the client wants the frame of a stream that has only the usage."""
 
-    def names(self, reply: core.ReplyStarted) -> list[tuple[bytes, bytes]]:
-        """Return the bytes to replace in the reply, with their replacements."""
-        pairs = [("id", reply.identifier, self.identifier), ("model", reply.model, self.model)]
-        quote = msgspec.json.encode
-        keys = [(f'"{name}":{space}'.encode(), old, new) for name, old, new in pairs if old for space in ("", " ")]
-        return [(key + quote(old), key + quote(new)) for key, old, new in keys]
+    def replacements(self, names: _Names) -> list[tuple[bytes, bytes]]:
+        """Return the bytes to replace in a frame or in a reply with these names, with their replacements."""
+        pairs = [("id", bytes(names.id), self.identifier), ("model", bytes(names.model), self.model)]
+        quoted = [(field, old, msgspec.json.encode(new)) for field, old, new in pairs if re.match(b'"[^"]', old)]
+        keys = [(f'"{field}":{space}'.encode(), old, new) for field, old, new in quoted for space in ("", " ")]
+        return [(key + old, key + new) for key, old, new in keys]
+
+
+def _rename(data: bytes, replacements: Sequence[tuple[bytes, bytes]]) -> bytes:
+    for old, new in replacements:
+        data = data.replace(old, new)
+    return data
 
 
 def may_pass(
     request: ReplyRequest, decoded: core.Request, candidates: Candidates, settings: GatewaySettings, *, has_budget: bool
 ) -> bool:
     """Return whether the gateway leaves a reply as the backend writes it."""
+    backend, name = candidates[0]
+    # Some servers of Chat Completions send calls without identifiers, or all calls at index 0: the decoder repairs them.
+    # On Messages, the signature of a thought is sealed with the backend's name of the model if the client has another.
+    is_plain = not decoded.tools if request.front.name == "chat" else name == decoded.model
     return (
         request.front.name in _FORMATS
-        and candidates[0][0].settings.wire == request.front.name
+        and backend.settings.wire == request.front.name
+        and is_plain
         and len(candidates) == 1  # another backend may reply after a failure
         and not decoded.hosted  # the provider's own tools
         and not settings.ensembles  # the gateway's own tools
@@ -176,14 +211,16 @@ class PassThrough:
         """The bytes before the first token, None after it."""
         self._early: list[core.Event] = []
         """The events before the first token."""
-        self._started: core.ReplyStarted | None = None
-        self._names: Sequence[tuple[bytes, bytes]] = ()
         self._size = 0
         self._tail = b""
         """The beginning of a frame."""
         self._is_odd = False
         """True if frames are separated in another way than ours, or are very long."""
         self._pattern: _FramePattern | None = None
+        self._names = _Names()
+        """The names in the last decoded frame, and in frames that have the pattern."""
+        self._replacements: Sequence[tuple[bytes, bytes]] = ()
+        """The bytes to replace in frames with these names."""
         self._half = ""
         """The first half of a character whose second half may come in the next frame."""
         self._data: list[bytes] = []
@@ -200,14 +237,20 @@ class PassThrough:
             raise ProviderError(f"the reply has more than {MAX_BYTES} bytes", code="too_large")
         if self._held is not None:
             self._held.append(chunk)
-        return self._read(self._frames.feed(self._pass_pieces(chunk)))
+        events = self._read(self._frames.feed(self._pass_pieces(chunk)))
+        if self._held is None:
+            return self._take(events)
+        self._early += events
+        return [] if self._size <= _MAX_HELD else self._decline()
 
     def finish(self, why: core.Why = "stop", /) -> list[core.Event]:
         """Return the end of the reply."""
-        events = self._read_rest(why) if self._stages is None else []
-        if self._stages is not None:
-            return events + self._stages.finish(why)
-        return events + self._take(self._decoder.finish(why))
+        events: list[core.Event] = []
+        if self._stages is None:
+            events = self._read([*self._frames.feed(self._tail), *self._frames.finish(why)])
+        if self._held is not None:
+            events = self._decline()
+        return self._take(events + (self._stages or self._decoder).finish(why))
 
     def whole(self, data: bytes) -> list[core.Event]:
         """Return the events of a reply that came whole, or none if it must take the long way."""
@@ -216,19 +259,16 @@ class PassThrough:
         except UnicodeDecodeError:
             return []
         events = self._wire.decode_response(text, self._context)
-        started = events[0]
         if (
-            not isinstance(started, core.ReplyStarted)
-            or not isinstance(events[-1], core.ReplyEnded)
+            not isinstance(events[-1], core.ReplyEnded)
             or not self._allowed.issuperset(map(type, events))
             or any(isinstance(each, core.InvocationEnded) and each.arguments is None for each in events)
             or self._format.odd.search(text)
             or not self._format.reason.search(text)
         ):
             return []
-        for old, new in self._view.names(started):
-            data = data.replace(old, new)
-        return [PassedReply(self._wire.name, data=data, is_complete=True), *events]
+        replacements = self._view.replacements(_read_names(text))
+        return [PassedReply(self._wire.name, data=_rename(data, replacements)), *events]
 
     def _pass_pieces(self, chunk: bytes) -> bytes:
         """Pass the frames at the beginning that have the pattern of a piece of text. Return the rest.
@@ -248,15 +288,11 @@ class PassThrough:
                 count += 1
             passed = b"".join([frame + _GAP for frame in frames[:count]])
             if passed.isascii() or "\ufffd" not in passed.decode(errors="replace"):
-                self._data.append(passed)
+                self._data.append(_rename(passed, self._replacements))
             else:
                 count = 0
         rest = b"".join([frame + _GAP for frame in frames[count:]])
         return rest + tail if self._is_odd else rest
-
-    def _read_rest(self, why: core.Why) -> list[core.Event]:
-        events = self._read([*self._frames.feed(self._tail), *self._frames.finish(why)])
-        return self._decline() if self._held is not None and why == "stop" else events
 
     def _read(self, frames: Sequence[Frame]) -> list[core.Event]:
         events: list[core.Event] = []
@@ -272,23 +308,16 @@ class PassThrough:
                 self._write(frame, output)
             events += [each for each in output if self._has_tools or type(each) not in self._seen]
             self._seen.update([type(each) for each in output if type(each) in _PIECES])
-        if self._held is None:
-            return self._take(events)
-        self._early += events
-        return [] if sum(map(len, self._held)) <= _MAX_HELD else self._decline()
+        return events
 
     def _begin(self, frame: Frame, output: list[core.Event]) -> bool:
         """Return whether this frame may be passed. The first token decides about the rest."""
         if (self._format.has_names and not frame.event) or self._format.odd.search(frame.data):
             return False
-        if self._started is None:
-            self._started = next((each for each in output if isinstance(each, core.ReplyStarted)), None)
         if _BEFORE_TOKENS.issuperset(map(type, output)):
             return True
-        is_allowed = self._allowed.issuperset(map(type, output)) and not isinstance(output[-1], core.ReplyEnded)
-        if self._started is None or not is_allowed:
+        if not self._allowed.issuperset(map(type, output)) or isinstance(output[-1], core.ReplyEnded):
             return False
-        self._names = self._view.names(self._started)
         self._held = None
         return True
 
@@ -309,17 +338,20 @@ class PassThrough:
             self._half = half or alone
         name = f"event: {frame.event}\n" if self._format.has_names else ""
         data = f"{name}data: {text}\n\n".encode()
-        self._data.append(data)
-        if len(output) == 1 and type(output[0]) in _PIECES and not self._has_tools:
-            self._pattern = _FramePattern(data)
+        if (names := _read_names(text)) != self._names:
+            self._names, self._replacements = names, self._view.replacements(names)
+        self._data.append(_rename(data, self._replacements))
+        is_piece = len(output) == 1 and type(output[0]) in _PIECES
+        self._pattern = _FramePattern(data) if is_piece and self._held is None and not self._has_tools else None
 
     def _take(self, events: list[core.Event]) -> list[core.Event]:
         """Return the data and the events since the last call."""
+        if self._stages is not None:
+            return events
         events, self._early = [*self._early, *events], []
-        is_complete = bool(events) and isinstance(events[-1], core.ReplyEnded) and self._has_reason
-        if is_complete:
+        lacks = self._format.lacks if events and type(events[-1]) in _ENDS else frozenset()
+        if lacks and isinstance(events[-1], core.ReplyEnded) and self._has_reason:
             self._data.append(self._format.end)
+            lacks = frozenset()
         data, self._data = b"".join(self._data), []
-        for old, new in self._names:
-            data = data.replace(old, new)
-        return [PassedReply(self._wire.name, data=data, is_complete=is_complete), *events] if data else events
+        return [PassedReply(self._wire.name, data=data, lacks=lacks), *events] if data or events else []

@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from callboard.core import Event, Note, ReplyFailed
+from callboard.core import Event, Note, ReplyFailed, ReplyStarted
 from callboard.providers.http_exchange import BEFORE_TOKENS, PassedReply
 from callboard.servers.gateway.abandoned_replies import Receive, ReplyClient, Send
 from callboard.servers.gateway.exchange import Exchange, dropped_header
@@ -160,13 +160,12 @@ class _Stream:
         is_over = exchange.record.end is not None
         passed = events[0]
         if type(passed) is PassedReply:
-            # What follows it is encoded only if the bytes lack the end.
-            events = events[-1:] if is_over and not passed.is_complete else []
+            events = [event for event in events if type(event) in passed.lacks]
+            if passed.data or not events:
+                await self._write([], is_over and not events, passed.data)
             if not events:
-                await self._write([], is_over, passed.data)
                 return
-            if passed.data:
-                await self._write([], raw=passed.data)
+            self._encoder.feed(ReplyStarted())  # the client has its frames
         feed = self._encoder.feed
         payloads: list[Payload] = []
         for event in events:
