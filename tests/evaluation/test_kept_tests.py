@@ -151,6 +151,17 @@ def test_a_run_goes_on_without_the_board(tmp_path, monkeypatch):
     other.remove(name)
 
 
+def test_a_file_that_is_a_link_stays_a_link(tmp_path):
+    tests = TaskFile()
+    name = keep(tests)
+    target = tests.path.rename(tmp_path / "in_a_repository.jsonl")
+    tests.path.symlink_to(target)
+    tests.remove(name)
+    assert target.read_bytes() == b""
+    tests.restore()
+    assert [each.identifier for each in load_file(target)] == [name]
+
+
 def test_a_task_that_a_person_has_edited_is_listed():
     tests = TaskFile()
     name = keep(tests)

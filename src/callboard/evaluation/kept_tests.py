@@ -118,12 +118,12 @@ class TaskFile:
 
     def list(self) -> Sequence[KeptTask]:
         """Return the tests, the newest first. Raises CallerError if a line is not a task."""
-        vectors = {_name_of(line): line.decode(errors="replace") for line in _read_lines(self.path.with_name(VECTORS))}
         with _lock(self.path):
-            runs = self._list_runs()
+            tasks, runs, lines = self._tasks(), self._list_runs(), _read_lines(self.path.with_name(VECTORS))
+        vectors = {_name_of(line): line.decode(errors="replace") for line in lines}
         return [
             KeptTask(task, [run for run in runs if run.test == task.identifier], vectors.get(task.identifier, ""))
-            for task in reversed(self._tasks())
+            for task in reversed(tasks)
         ]
 
     def expect(self, canisters: Sequence[Canister]) -> Sequence[InvocationCanister]:
@@ -182,7 +182,7 @@ class TaskFile:
             for file, lines in files.items():
                 if its[file]:
                     rest = [line + b"\n" for line in lines if _name_of(line) != name]
-                    write_private(self.path.with_name(file), b"".join(rest))
+                    write_private(self.path.with_name(file).resolve(), b"".join(rest))  # the file may be a link
             for place in self._run_files():
                 if _read_run(place).test == name:
                     for suffix in (".json", ".jsonl", ".out", ".err"):

@@ -2,5 +2,6 @@
 
 
 def format_count(number: int, noun: str) -> str:
-    """Return the number with its noun, such as `1 call` or `1,200 calls`."""
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+    """Return the number with its noun, such as `1 call`, `1,200 calls` or `2 entries`."""
+    several = f"{noun[:-1]}ies" if noun.endswith("ry") else f"{noun}s"
+    return f"{number:,} {noun if number == 1 else several}"

@@ -100,3 +100,8 @@ def test_json_over_several_lines_means_the_same(value):
 @pytest.mark.parametrize("text", ["", "{", "[1, 2", '{"a": NaN}', "[" * 100_000, "[" * 500 + "]" * 500, "a { b"])
 def test_text_that_is_no_json_is_unchanged(text):
     assert format_json_text(text) == text
+
+
+def test_empty_lines_without_end_take_linear_time():
+    lines = "\n" * 100_000
+    assert render_markdown(lines) == f'<p class="text">{lines}</p>'

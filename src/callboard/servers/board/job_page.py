@@ -121,7 +121,6 @@ async def show_job(
         description=truncate(job.description, MAX_TEXT),
         place=place,
         window=window,
-        earlier=window.after,
         articles=articles,
         tools=merge_tools(await read_tools(store.database, job.id)),
         parts=await render_parts(

@@ -19,7 +19,7 @@ _NESTING: Final = 10
 """Maximum nesting of quotes and lists. What is deeper is text."""
 _GROWTH: Final = 5
 """Maximum growth of a JSON text. A deeply nested one would become a thousand times as long."""
-_MARKS: Final = re.compile(r"[*_`#|~\\]|^\s*([-+>]|\d+[.)]|===)", re.MULTILINE)
+_MARKS: Final = re.compile(r"[*_`#|~\\]|^[ \t]*([-+>]|\d+[.)]|===)", re.MULTILINE)
 """What Markdown gives a meaning to."""
 
 
