@@ -315,6 +315,7 @@ OBJECTS = {
     '{"type": "function", "function": {"name": "bash", "description": "", "parameters": {}}}': 0,
     '{"name": "bash", "parameters": {"type": "object", "properties": {"command": {"type": "string"}}}}': 0,
     '{"name": "bash", "parameters": {"$ref": "#/x"}}': 0,
+    '{"name": "bash", "parameters": {"$ref": "main"}}': 1,
     '[{"reason": "a", "name": "bash", "arguments": {}},\n{"name": "bash", "arguments": {}}]': 2,
     '{"past": [\n{"name": "bash", "arguments": {}},\n{"name": "bash", "arguments": {}}\n]}': 0,
 }

@@ -628,6 +628,7 @@ def test_measurements():
 
 
 FIGURES = [
+    ("README.md", "in any of {} formats", len(DIALECTS.keys() - {AUTO.name})),
     ("tools.md", "and that to {:g} |", execute.DEFAULT_TIMEOUT),
     ("tool_calls.md", "[ensemble](glossary.md)'s, else {:g}.", execute.DEFAULT_TIMEOUT),
     ("tool_calls.md", "after {} s, then twice as long", execute._FIRST_DELAY),
