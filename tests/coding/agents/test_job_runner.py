@@ -280,21 +280,39 @@ def test_an_answer_that_repeats_tested_code_does_not_count_four_times(run):
     assert (done.job.state, done.job.rounds) == ("failed", 16 + 4)
 
 
-def test_code_with_which_fewer_tests_fail_is_kept(run, repository):
-    (repository.root / "calc.py").write_text("def add(a, b):\n    return a - b\n\n\ndef double(a):\n    return a\n")
+TWO_FAULTS = "def add(a, b):\n    return a - b\n\n\ndef double(a):\n    return a\n"
+WORSE = "calc.py\n```python\ndef add(a, b):\n    return 0\n```"
+
+
+@pytest.fixture
+def two_faults(repository):
+    (repository.root / "calc.py").write_text(TWO_FAULTS)
     (repository.root / "test_calc.py").write_text(
         "import calc\n\n\ndef test_add():\n    assert calc.add(2, 3) == 5\n\n\n"
         "def test_double():\n    assert calc.double(2) == 4\n"
     )
     repository.commit("Two faults")
-    worse = "calc.py\n```python\ndef add(a, b):\n    return 0\n```"
+    return repository
+
+
+def test_code_with_which_fewer_tests_fail_is_kept(run, two_faults):
     double = "calc.py\n```python\ndef double(a):\n    return 2 * a\n```"
-    done = run("debug", DEBUG, [MEND, worse, double])
+    done = run("debug", DEBUG, [MEND, WORSE, double])
     assert (done.job.state, done.job.rounds, done.job.output.files) == ("completed", 3, ("calc.py",))
     assert "kept: 1 of 2 tests still fail" in done.notices
     assert ["return a - b" in each for each in done.prompts] == [True, False, False]
     assert ["test_add" in each.partition("calc.py:\n")[0] for each in done.prompts][1:] == [False, False]
-    assert "return a + b" in repository.git("show", f"{done.job.output.branch}:calc.py")
+    assert "return a + b" in two_faults.git("show", f"{done.job.output.branch}:calc.py")
+
+
+def test_the_kept_code_is_the_result_if_the_last_reply_is_worse(run, two_faults):
+    (two_faults.root / "calc.py").write_bytes(f"# coding: latin-1\n# caf\xe9\n{TWO_FAULTS}".encode("latin-1"))
+    two_faults.commit("A file in latin-1")
+    done = run("debug", DEBUG, [MEND, WORSE], rounds=2)
+    code = two_faults.git("grep", "-h", "return", done.job.output.branch, "calc.py")
+    assert code == "    return a + b\n    return a\n"
+    assert done.job.output.tests == "pytest: 1 failed, 1 passed"
+    assert "test_add" not in " ".join(done.job.output.missing)
 
 
 NEW_TESTS = {"description": "Add tests for add in tests/test_add.py"}

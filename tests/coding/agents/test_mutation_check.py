@@ -183,7 +183,7 @@ def test_a_job_that_was_interrupted_has_its_kept_tests_and_its_own_code_again():
         files.update(committed)
 
     phase = PhaseMemory(
-        kept_files={"tests/test_a.py": "kept"}, kept_result=MutationResult(3, ("a",)), mutated_files=("grades.py",)
+        kept_files={"tests/test_a.py": b"kept"}, kept_result=MutationResult(3, ("a",)), mutated_files=("grades.py",)
     )
     workspace = SimpleNamespace(take_back=take_back, workspace=SimpleNamespace(files=files))
     best = BestTests(workspace, "", JobMemory(phase=phase), lambda: None, lambda _: None)

@@ -1,6 +1,6 @@
 """Keep the best of what a phase's replies wrote: tests that notice more mutants, and code with which fewer tests fail.
 
-Law: the files have the best tests after each reply was judged.
+Law: the files have the best tests, or the best code, after each reply was judged.
 """
 
 from __future__ import annotations
@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Final
 
 from callboard.coding.agents.apply_code_blocks import CodeBlockApplier
 from callboard.coding.agents.job_record import JobMemory
@@ -16,9 +15,7 @@ from callboard.coding.agents.job_workspace import JobWorkspace
 from callboard.coding.agents.mutation_check import MutationResult
 from callboard.coding.agents.prompts import is_test_file
 from callboard.coding.job import Notice, Step
-
-MAX_FILE: Final = 1_000_000
-"""Bytes of a file of tests that is kept."""
+from callboard.coding.workspace.file_editor import MAX_BYTES
 
 
 @dataclass(eq=False)
@@ -46,8 +43,8 @@ class BestTests:
         """Put the files in order after another process ended: only what was kept remains."""
         files, phase = self.workspace.workspace.files, self.memory.phase
         await self.workspace.take_back([*changed_files, *phase.mutated_files])
-        for path, text in phase.kept_files.items():
-            files.write(path, text.encode())
+        for path, data in phase.kept_files.items():
+            files.write(path, data)
 
     async def judge(self, applier: CodeBlockApplier, *, is_good: bool) -> None:
         """Keep the tests of the last reply if they are the best; else put the best tests back, if there are any.
@@ -68,7 +65,19 @@ class BestTests:
                 self._wishes += 1
 
     async def keep_progress(self, applier: CodeBlockApplier) -> bool:
-        """Keep the code of the last reply if only some of the tests fail that failed before; return whether it does."""
+        """Keep the code of the last reply if only some of the tests fail that failed before; return whether it does.
+
+        Else the code that was kept before is put back.
+        """
+        is_better = await self._is_progress(applier)
+        if is_better:
+            self._keep_files(applier, sorted(applier.changed_files))
+        elif self.memory.phase.kept_files:
+            applier.take_back()
+            self.workspace.tests.mark_changed()
+        return is_better
+
+    async def _is_progress(self, applier: CodeBlockApplier) -> bool:
         tests, phase = self.workspace.tests, self.memory.phase
         report = await tests.report()
         if report is None or tests.first is None or not applier.changed_files or not report.complete:
@@ -78,7 +87,6 @@ class BestTests:
         if not failing < before or report.failed != len(failing) or report.total < tests.first.total:
             return False
         phase.failing = tuple(sorted(failing))
-        self._keep_files(applier, sorted(applier.changed_files))
         self.emit(Notice(f"kept: {len(failing)} of {len(before)} tests still fail"))
         return True
 
@@ -101,5 +109,5 @@ class BestTests:
     def _keep_files(self, applier: CodeBlockApplier, paths: list[str]) -> None:
         files = self.workspace.workspace.files
         applier.keep()
-        self.memory.phase.kept_files |= {path: files.read(path, MAX_FILE).decode() for path in paths}
+        self.memory.phase.kept_files |= {path: files.read(path, MAX_BYTES) for path in paths}
         self.remember()

@@ -118,8 +118,8 @@ class PhaseMemory(msgspec.Struct, kw_only=True, omit_defaults=True):
     """Checks of the evidence before it took over."""
     rounds_before: int = 0
     """Replies of the job before it took over."""
-    kept_files: dict[str, str] = {}
-    """Texts by path: the best tests so far if the model writes only tests, else the code with which fewer tests fail."""
+    kept_files: dict[str, bytes] = {}
+    """Contents by path: the best tests so far if the model writes only tests, else the code with which fewer tests fail."""
     failing: tuple[str, ...] = ()
     """Names of the tests that fail with the kept code."""
     kept_result: MutationResult | None = None

@@ -288,16 +288,17 @@ class PhaseRunner:
             if self.missing:
                 self.emit(Notice(f"attempt {attempt}: {'; '.join([*applier.failures, *self.missing])}"))
             await best.judge(applier, is_good=not self.missing)
-            if best.best is not None:
+            refused = applier.failures or self.missing
+            is_better = bool(self.missing) and await best.keep_progress(applier)
+            if memory.kept_files:
                 await self._check_evidence(phase)
             if self._is_over() and not (best.wish and self.clock() < self.deadline):
                 return
             if best.wish and not self._failure:
                 prompt = best.wish if memory.model else make_prompt(wish=best.wish)
                 continue
-            refused = applier.failures or self.missing
             shown = refused if applier.failures or attempt % 2 == 0 else ()
-            if self.missing and await best.keep_progress(applier):
+            if is_better:
                 make_prompt, shown = await self._prepare(phase), ()
             new = self._change_model(phase, attempt, refused)
             prompt = new or self._refusal(refused) if memory.model else make_prompt(refused=shown)
