@@ -32,7 +32,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from callboard.errors import CallboardError, CallerError
 from callboard.servers.board.browser import Form, find_back, read_form
 from callboard.servers.board.login import LOOPBACK_NAMES, Guard, Login, login_routes, name_session
-from callboard.servers.board.templating import now, render, send_asset
+from callboard.servers.board.templating import ASSETS, now, render
 from callboard.servers.listening import call_at_signals
 
 if TYPE_CHECKING:
@@ -144,7 +144,7 @@ class Board:
         pages = [route for page in self.pages for route in page.routes(self)]
         routes: list[BaseRoute] = [
             Route("/", self._go_to_first),
-            Route("/static/{path:path}", send_asset),
+            *ASSETS.values(),
             *login_routes(self),
             Mount("", routes=pages, middleware=[Middleware(_Opener, board=self)]),
         ]
@@ -153,7 +153,7 @@ class Board:
             middleware=[Middleware(Guard, login=self.login, hosts=self._hosts)],
             exception_handlers={CallboardError: self._show_error, HTTPException: self._show_error},
         )
-        return [Route(PREFIX, _add_slash), Mount(PREFIX, app=inner)]
+        return [Route(PREFIX, _lead_to_board), Mount(PREFIX, app=inner)]
 
     def render(self, request: Request, template: str, *, status: int = 200, **values: Any) -> HTMLResponse:
         return HTMLResponse(render(template, {**self.values(request), **values}), status)
@@ -235,9 +235,5 @@ def board_application(
     return Starlette(routes=[Route("/", _lead_to_board), *board.routes(), *more, *more_routes], lifespan=lifespan)
 
 
-async def _lead_to_board(_: Request) -> Response:
-    return RedirectResponse(f"{PREFIX}/", 303)
-
-
-async def _add_slash(request: Request) -> Response:
+async def _lead_to_board(request: Request) -> Response:
     return RedirectResponse(f"{request.scope.get('root_path', '')}{PREFIX}/", 303)

@@ -109,17 +109,20 @@ async def wait(board: Board, seconds: float) -> bool:
 
 
 async def follow_parts(
-    board: Board, seconds: float, read: Callable[[], Awaitable[Mapping[str, Markup]]]
+    board: Board, seconds: float, read: Callable[[], Awaitable[Mapping[str, Markup] | None]]
 ) -> AsyncGenerator[PageUpdate]:
-    """Yield the parts of a page that `read` renders in another way than before, while the browser watches."""
+    """Yield the parts of a page that `read` renders in another way than before, while the browser watches.
+
+    If `read` returns None, the page is outdated: the browser reloads it.
+    """
     parts: Mapping[str, Markup] = {}
-    while True:
-        fresh = await read()
+    while (fresh := await read()) is not None:
         if changed := {name: markup for name, markup in fresh.items() if parts.get(name) != markup}:
             yield PageUpdate(event="parts", data=changed)
         parts = fresh
         if not await wait(board, seconds):
             return
+    yield PageUpdate(event="reload")
 
 
 async def _encode(board: Board, cookie: str, updates: AsyncGenerator[PageUpdate]) -> AsyncIterator[bytes]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import date, timedelta
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Self, get_args
@@ -25,13 +25,13 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from callboard.errors import CallerError
-from callboard.jobs.activity import JobActivity, read_activities
+from callboard.jobs.activity import read_activities
 from callboard.jobs.declared_tools import merge_tools, read_tools
 from callboard.jobs.entries import read_conversation
-from callboard.jobs.job import DurableJob, DurableState, JobSummary
+from callboard.jobs.job import DurableJob, DurableState
 from callboard.jobs.queries import JobFilter, JobOrder
 from callboard.servers.board import again_page, job_page, trace_page
-from callboard.servers.board.browser import Form, PageUpdate, read_number, read_value, send_updates, wait
+from callboard.servers.board.browser import Form, follow_parts, read_number, read_value, send_updates
 from callboard.servers.board.charts import DAYS, chart_costs
 from callboard.servers.board.edited_arguments import read_edited
 from callboard.servers.board.job_page import describe_state, look_subject
@@ -152,14 +152,6 @@ STATES: Final[tuple[DurableState, ...]] = get_args(DurableState)
 ORDERS: Final[tuple[JobOrder, ...]] = get_args(JobOrder)
 
 
-class ListedJob(NamedTuple):
-    """A row of the list. `why` says for whom the job waits, or why it ended; `activity` what it does."""
-
-    job: JobSummary
-    why: str
-    activity: JobActivity | None
-
-
 _CHECKS: Final[Mapping[str, Callable[[str], object]]] = {
     "state": STATES.index,
     "day": date.fromisoformat,
@@ -229,7 +221,22 @@ def routes(board: Board) -> Sequence[BaseRoute]:
         )
 
     async def stream(request: Request) -> Response:
-        return send_updates(board, request, _follow(board, board.values(request), Search.read(request.query_params)))
+        common, search = board.values(request), Search.read(request.query_params)
+        seen: object = None
+        parts: dict[str, Markup] = {}
+
+        async def read() -> dict[str, Markup]:
+            nonlocal seen, parts
+            state = (
+                await board.jobs.store.last_change(),
+                [each.digest for each in await board.jobs.store.open_questions()],
+                await _read_sessions(board, PAGE_SIZE),
+            )
+            if state != seen:
+                seen, parts = state, await _render_parts(board, common, search)
+            return parts
+
+        return send_updates(board, request, follow_parts(board, LIST_SECONDS, read))
 
     return [
         Route("/jobs", show),
@@ -259,9 +266,7 @@ async def _render_parts(board: Board, common: Mapping[str, Any], search: Search)
         "search": search,
         "today": today,
         "rows": [
-            ListedJob(
-                job, describe_state(job, [each for each in questions if each.job_id == job.id]), activities.get(job.id)
-            )
+            (job, describe_state(job, [each for each in questions if each.job_id == job.id]), activities.get(job.id))
             for job in listed[:PAGE_SIZE]
         ],
         "session_count": len(every),
@@ -272,21 +277,3 @@ async def _render_parts(board: Board, common: Mapping[str, Any], search: Search)
         "asked": questions,
     }
     return {name: render(f"jobs_{name}.html", values) for name in ("waiting", "figures", "states", "rows", "more")}
-
-
-async def _follow(board: Board, common: Mapping[str, Any], search: Search) -> AsyncGenerator[PageUpdate]:
-    """Yield the parts of the list that change, while the browser watches."""
-    store = board.jobs.store
-    seen: Any = None
-    parts: dict[str, Markup] = {}
-    while True:
-        latest = await _read_sessions(board, PAGE_SIZE)
-        state = (await store.last_change(), [each.digest for each in await store.open_questions()], latest)
-        if state != seen:
-            fresh = await _render_parts(board, common, search)
-            changed = {name: markup for name, markup in fresh.items() if parts.get(name) != markup}
-            seen, parts = state, fresh
-            if changed:
-                yield PageUpdate(event="parts", data=changed)
-        if not await wait(board, LIST_SECONDS):
-            return

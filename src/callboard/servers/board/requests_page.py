@@ -7,7 +7,7 @@ The pages of the gateway's requests share their source and the format of their v
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -23,7 +23,7 @@ from starlette.routing import BaseRoute, Route
 from callboard.dialects import DIALECTS
 from callboard.errors import CallerError
 from callboard.modes.mode import MODES
-from callboard.servers.board.browser import Form, PageUpdate, follow_parts, read_number, read_value, send_updates, wait
+from callboard.servers.board.browser import Form, follow_parts, read_number, read_value, send_updates
 from callboard.servers.board.charts import chart_requests
 from callboard.servers.board.comparison import compare_readings
 from callboard.servers.board.templating import now, render
@@ -83,7 +83,14 @@ def request_routes(board: Board) -> Sequence[BaseRoute]:
         )
 
     async def stream(request: Request) -> Response:
-        return send_updates(board, request, _follow_request(board, board.values(request), _read_identifier(request)))
+        """Follow a request until it is answered. Then reload the page, which enables all actions."""
+        values, identifier = board.values(request), _read_identifier(request)
+
+        async def read() -> dict[str, Markup] | None:
+            view = await traffic_of(board).view(identifier)
+            return {"sides": await _render_sides(board, values, view)} if view.row.is_open else None
+
+        return send_updates(board, request, follow_parts(board, REQUEST_LOOK_SECONDS, read))
 
     async def ask_again(request: Request, form: Form) -> Response:
         """Ask the request again with changes, and show the new one."""
@@ -101,22 +108,6 @@ def request_routes(board: Board) -> Sequence[BaseRoute]:
         Route(f"{path}/again", board.action(ask_again), methods=["POST"]),
         *keep_routes(board, f"{path}/keep", read_reply),
     ]
-
-
-async def _follow_request(board: Board, values: Mapping[str, Any], identifier: str) -> AsyncGenerator[PageUpdate]:
-    """Yield changes of a request until it is answered. Then reload the page, which enables all actions."""
-    last = ""
-    while True:
-        view = await traffic_of(board).view(identifier)
-        if not view.row.is_open:
-            yield PageUpdate(event="reload")
-            return
-        key = digest(view)
-        if key != last:
-            last = key
-            yield PageUpdate(event="parts", data={"sides": await _render_sides(board, values, view)})
-        if not await wait(board, REQUEST_LOOK_SECONDS):
-            return
 
 
 async def _render_sides(

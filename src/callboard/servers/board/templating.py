@@ -16,12 +16,12 @@ from functools import cache
 from hashlib import sha256
 from importlib.resources import files
 from types import MappingProxyType
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
-from starlette.requests import Request
-from starlette.responses import PlainTextResponse, Response
+from starlette.responses import Response
+from starlette.routing import Route
 
 from callboard.profiles import format_cost
 from callboard.servers.board.markup import format_json_text, render_markdown
@@ -37,29 +37,13 @@ TYPES: Final[Mapping[str, str]] = MappingProxyType(
 _KEEP: Final = "public, max-age=31536000, immutable"
 
 
-class Asset(NamedTuple):
-    """A file: its path below the board's own, its content and its type."""
-
-    path: str
-    content: bytes
-    media_type: str
-
-
-def _read(name: str) -> Asset:
+def _make_route(name: str) -> Route:
     content = (files("callboard.servers.board") / "static" / name).read_bytes()
-    return Asset(f"/static/{sha256(content).hexdigest()[:12]}/{name}", content, TYPES[name])
+    response = Response(content, media_type=TYPES[name], headers={"cache-control": _KEEP})
+    return Route(f"/static/{sha256(content).hexdigest()[:12]}/{name}", response, methods=["GET"])
 
 
-ASSETS: Final[Mapping[str, Asset]] = MappingProxyType({name: _read(name) for name in TYPES})
-_BY_PATH: Final = {asset.path: asset for asset in ASSETS.values()}
-
-
-async def send_asset(request: Request) -> Response:
-    """Send the file at an address. Files of other releases are not found."""
-    asset = _BY_PATH.get(f"/static/{request.path_params['path']}")
-    if asset is None:
-        return PlainTextResponse("file not found", 404)
-    return Response(asset.content, media_type=asset.media_type, headers={"cache-control": _KEEP})
+ASSETS: Final[Mapping[str, Route]] = MappingProxyType({name: _make_route(name) for name in TYPES})
 
 
 MAX_TEXT: Final = 2000

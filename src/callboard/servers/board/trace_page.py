@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -15,7 +15,7 @@ from starlette.routing import BaseRoute, Route
 
 from callboard.jobs.entries import JobEntry
 from callboard.jobs.job import DurableJob
-from callboard.jobs.steps import CallSpan, RoundSpan, build_trace, place_spans, sum_seconds
+from callboard.jobs.steps import build_trace, place_spans, sum_seconds
 from callboard.servers.board.browser import read_value
 from callboard.servers.board.comparison import compare_entries
 
@@ -25,27 +25,13 @@ if TYPE_CHECKING:
 MAX_ENTRIES: Final = 10_000
 MAX_ROWS: Final = 2000
 """Maximum rounds and calls of a trace. The first ones are shown."""
-_BAR: Final = 1000
-"""Units of a bar's width."""
-
-
-class Bar(NamedTuple):
-    """A row of the trace: a round or a call, and the place of its bar in units."""
-
-    span: RoundSpan | CallSpan
-    is_call: bool
-    begin: int
-    width: int
 
 
 def routes(board: Board) -> Sequence[BaseRoute]:
     async def trace(request: Request) -> Response:
         job, entries = await read(request.path_params["job"])
         rounds = await asyncio.to_thread(build_trace, entries)
-        bars = [
-            Bar(span, isinstance(span, CallSpan), int(begin * _BAR), max(1, int(width * _BAR)) if width else 0)
-            for span, begin, width in place_spans(rounds)
-        ]
+        bars = list(place_spans(rounds))
         return board.render(
             request,
             "trace.html",
