@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import aclosing, suppress
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 from urllib.parse import parse_qsl
 
 import msgspec
@@ -35,6 +35,16 @@ _MAX_VALUE: Final = 500
 _MAX_DIGITS: Final = 9
 
 Form: TypeAlias = Mapping[str, str]
+
+
+_T = TypeVar("_T")
+
+
+def require(part: _T | None) -> _T:
+    """Return a part of the board, or a value. Raises HTTPException if there is none."""
+    if part is None:
+        raise HTTPException(404)
+    return part
 
 
 async def read_form(request: Request) -> Form:

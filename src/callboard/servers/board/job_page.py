@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
 from contextlib import suppress
-from datetime import datetime
 from hashlib import sha256
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -31,7 +30,6 @@ from callboard.jobs.declared_tools import merge_tools, read_tools
 from callboard.jobs.job import CHAT, END_STATES, QUEUE, Approval, DurableJob, JobSummary
 from callboard.jobs.queries import JobReader, JobRound
 from callboard.jobs.streams import Subscription
-from callboard.profiles import format_cost
 from callboard.servers.board.browser import (
     POLL_SECONDS,
     PageUpdate,
@@ -44,7 +42,6 @@ from callboard.servers.board.edited_arguments import ArgumentField, list_fields
 from callboard.servers.board.entry_view import DiffLine, EntryView, PieceView, show_arguments, split_diff
 from callboard.servers.board.templating import render
 from callboard.text.display import display
-from callboard.text.duration import format_duration
 from callboard.text.plural import format_count
 from callboard.text.truncate import truncate, truncate_middle
 
@@ -246,15 +243,6 @@ MOST_ROUNDS: Final = 500
 _LONG: Final = frozenset({"text", "summary", "diff", "tests", "branch"})
 
 
-class JobFact(NamedTuple):
-    """A row of facts. `moment` is a time that is shown as an age."""
-
-    name: str
-    text: str
-    moment: datetime | None = None
-    link: str = ""
-
-
 def describe_state(job: JobSummary, questions: Collection[Approval] = ()) -> str:
     """Return why a job is in its state, and for whom it waits. `questions` are open."""
     waits, reason = "", job.error or job.reason
@@ -311,7 +299,7 @@ async def render_parts(
     answers = {each.invocation.identifier: each for each in await store.read_answers(job.id)} if decided else {}
     answered = [(each, answers.get(each.call_id)) for each in decided[-MAX_ANSWERED:]]
     words = await _find_words(store, job) if opened else ""
-    outcome = read_outcome(await store.get(job.id)) if job.has_ended else None
+    outcome = read_outcome(await store.get(job.id)) if job.has_ended else {}
     rounds = await store.rounds(job.id)
     actions = [
         ("cancel", "Cancel this job", not job.has_ended),
@@ -322,7 +310,14 @@ async def render_parts(
     ]
     return {
         "state": render("job_state.html", {**values, "why": describe_state(job, [each for each, *_ in opened])}),
-        "facts": render("job_facts.html", {**values, "facts": list_facts(job, await _find_title(store, job))}),
+        "facts": render(
+            "job_facts.html",
+            {
+                **values,
+                "parent_title": await _find_title(store, job),
+                "queue": "" if job.queue == QUEUE else job.queue,
+            },
+        ),
         "waits": render(
             "job_waits.html",
             {**values, "answered": answered, "opened": opened, "is_answered": is_answered, "words": words},
@@ -349,38 +344,6 @@ async def _find_title(store: JobReader, job: JobSummary) -> str:
     return ""
 
 
-def list_facts(job: JobSummary, parent_title: str = "") -> list[JobFact]:
-    usage = job.usage
-    parent, _, parent_round = job.parent.partition("@")
-    rows = [
-        JobFact("Kind", job.kind),
-        JobFact("Phase", job.phase),
-        JobFact("Model", job.model),
-        JobFact("Rounds", f"{job.rounds:,}"),
-        JobFact("Calls", f"{job.calls:,}"),
-        JobFact("Tokens in", f"{usage['input']:,}" if usage.get("input") else ""),
-        JobFact("Cached tokens", f"{usage['cached']:,}" if usage.get("cached") else ""),
-        JobFact("Tokens out", f"{usage['output']:,}" if usage.get("output") else ""),
-        JobFact("Reasoning tokens", f"{usage['reasoning']:,}" if usage.get("reasoning") else ""),
-        JobFact("Cost", format_cost(job.cost)),
-        JobFact("Created", "", job.created_at),
-        JobFact("Started", "", job.started_at),
-        JobFact("Finished", "", job.completed_at),
-        JobFact("Duration", _describe_duration(job)),
-        JobFact("Directory", job.directory),
-        JobFact("Queue", "" if job.queue == QUEUE else job.queue),
-        JobFact("Attempts", str(job.attempts) if job.attempts > 1 else ""),
-        JobFact("Schedule", job.schedule),
-        JobFact("Forked from", f"{parent_title or parent} after round {parent_round}" if parent else "", link=parent),
-    ]
-    return [row._replace(text=truncate(row.text, _MAX_FACT)) for row in rows if row.text or row.moment]
-
-
-def _describe_duration(job: JobSummary) -> str:
-    ended = job.completed_at if job.started_at else None
-    return format_duration((ended - job.started_at).total_seconds()) if ended and job.started_at else ""
-
-
 class FileDiff(NamedTuple):
     """The part of a diff for one file, and its numbers of added and removed lines."""
 
@@ -390,42 +353,27 @@ class FileDiff(NamedTuple):
     removed: int
 
 
-class JobOutcome(NamedTuple):
-    """The output of a job: its answer, its tests, its diff by file, and the rest as rows."""
-
-    text: str
-    tests: str
-    verdict: str
-    """State of the tests: completed, failed or waiting (for jobs without tests)."""
-    branch: str
-    files: Sequence[FileDiff]
-    hidden: int
-    """Number of diff lines that are not shown."""
-    rows: Sequence[JobFact]
-
-
-def read_outcome(job: DurableJob) -> JobOutcome | None:
-    """Return the output of a job, or None if it has none."""
+def read_outcome(job: DurableJob) -> dict[str, Any]:
+    """Return the output of a job: its answer, its tests, its diff by file, and the rest as rows. Empty if it has none."""
     output = job.output or {}
     if not any(output.values()):
-        return None
+        return {}
     diff = str(output.get("diff") or "")
     lines = split_diff(diff[:MAX_DIFF]) if diff else []
-    rows = [
-        JobFact(name.replace("_", " ").capitalize(), truncate(_describe(value), MAX_TEXT))
-        for name, value in output.items()
-        if value not in (None, "", [], {}) and name not in _LONG
-    ]
     tests = display(str(output.get("tests") or ""), _MAX_FACT)
-    return JobOutcome(
-        text=truncate(str(output.get("text") or output.get("summary") or ""), MAX_TEXT),
-        tests=tests,
-        verdict="waiting" if tests.startswith(UNTESTED) else "failed" if output.get("missing") else "completed",
-        branch=display(str(output.get("branch") or ""), _MAX_FACT),
-        files=_split_files(lines[:MAX_DIFF_LINES]),
-        hidden=max(0, len(lines) - MAX_DIFF_LINES) + diff.count("\n", MAX_DIFF),
-        rows=rows,
-    )
+    return {
+        "text": truncate(str(output.get("text") or output.get("summary") or ""), MAX_TEXT),
+        "tests": tests,
+        "verdict": "waiting" if tests.startswith(UNTESTED) else "failed" if output.get("missing") else "completed",
+        "branch": display(str(output.get("branch") or ""), _MAX_FACT),
+        "files": _split_files(lines[:MAX_DIFF_LINES]),
+        "hidden": max(0, len(lines) - MAX_DIFF_LINES) + diff.count("\n", MAX_DIFF),
+        "rows": {
+            name.replace("_", " ").capitalize(): truncate(_describe(value), MAX_TEXT)
+            for name, value in output.items()
+            if value not in (None, "", [], {}) and name not in _LONG
+        },
+    }
 
 
 def _split_files(lines: Sequence[DiffLine]) -> list[FileDiff]:

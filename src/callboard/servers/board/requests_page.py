@@ -15,7 +15,6 @@ from urllib.parse import urlencode
 
 import msgspec
 from markupsafe import Markup
-from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
@@ -23,7 +22,7 @@ from starlette.routing import BaseRoute, Route
 from callboard.dialects import DIALECTS
 from callboard.errors import CallerError
 from callboard.modes.mode import MODES
-from callboard.servers.board.browser import Form, follow_parts, read_number, read_value, send_updates
+from callboard.servers.board.browser import Form, follow_parts, read_number, read_value, require, send_updates
 from callboard.servers.board.charts import chart_requests
 from callboard.servers.board.comparison import compare_readings
 from callboard.servers.board.templating import now, render
@@ -39,14 +38,6 @@ from callboard.servers.gateway.traffic_values import (
 
 if TYPE_CHECKING:
     from callboard.servers.board.app import Board
-    from callboard.servers.gateway.traffic import Traffic
-
-
-def traffic_of(board: Board) -> Traffic:
-    """Return the traffic that the board shows. Raises HTTPException if there is none."""
-    if board.parts.traffic is None:
-        raise HTTPException(404)
-    return board.parts.traffic
 
 
 def digest(value: object) -> str:
@@ -61,7 +52,7 @@ def request_routes(board: Board) -> Sequence[BaseRoute]:
     async def show(request: Request) -> Response:
         """Show a request. With `dialect`, parse the answer number `place` as that dialect."""
         identifier, dialect = _read_identifier(request), read_value(request.query_params.get("dialect"))
-        traffic = traffic_of(board)
+        traffic = require(board.parts.traffic)
         view = await traffic.view(identifier)
         place = _read_place(request.query_params.get("place", ""), view)
         backends = traffic.backends()
@@ -87,7 +78,7 @@ def request_routes(board: Board) -> Sequence[BaseRoute]:
         values, identifier = board.values(request), _read_identifier(request)
 
         async def read() -> dict[str, Markup] | None:
-            view = await traffic_of(board).view(identifier)
+            view = await require(board.parts.traffic).view(identifier)
             return {"sides": await _render_sides(board, values, view)} if view.row.is_open else None
 
         return send_updates(board, request, follow_parts(board, REQUEST_LOOK_SECONDS, read))
@@ -95,11 +86,11 @@ def request_routes(board: Board) -> Sequence[BaseRoute]:
     async def ask_again(request: Request, form: Form) -> Response:
         """Ask the request again with changes, and show the new one."""
         order = RepeatOrder(**{name: read_value(form.get(name)).strip() for name in RepeatOrder.__struct_fields__})
-        repeated = await traffic_of(board).repeat(_read_identifier(request), order)
+        repeated = await require(board.parts.traffic).repeat(_read_identifier(request), order)
         return board.redirect(request, f"/requests/{repeated}")
 
     async def read_reply(request: Request) -> KeptReply:
-        return await traffic_of(board).kept_reply(_read_identifier(request))
+        return await require(board.parts.traffic).kept_reply(_read_identifier(request))
 
     path = "/requests/{identifier}"
     return [
@@ -114,7 +105,7 @@ async def _render_sides(
     board: Board, values: Mapping[str, Any], view: RequestView, dialect: str = "", place: int = 0
 ) -> Markup:
     """Render everything known about a request."""
-    traffic, earlier = traffic_of(board), await _find_earlier(board, view)
+    traffic, earlier = require(board.parts.traffic), await _find_earlier(board, view)
     other = await traffic.read_as(view.row.identifier, place, dialect) if dialect and view.replies else None
     fields = {
         "view": view,
@@ -141,7 +132,7 @@ async def _find_earlier(board: Board, view: RequestView) -> RequestView | None:
     if not view.row.again_of:
         return None
     try:
-        return await traffic_of(board).view(view.row.again_of)
+        return await require(board.parts.traffic).view(view.row.again_of)
     except CallerError:
         return None
 
@@ -174,11 +165,11 @@ def session_routes(board: Board) -> Sequence[BaseRoute]:
 
 async def _render_session(board: Board, values: Mapping[str, Any], identifier: str) -> tuple[Markup, str]:
     """Return the markup and the title of a session, with the turns that are still in the log."""
-    session = traffic_of(board).find_session(identifier)
+    session = require(board.parts.traffic).find_session(identifier)
     if session is None:
         hint = "the gateway has only its latest sessions since it started"
         raise CallerError("this session is no longer kept", path=identifier[:100], hint=hint)
-    rows = await traffic_of(board).turns(identifier)
+    rows = await require(board.parts.traffic).turns(identifier)
     key = digest((session, rows))
     markup = render("session_parts.html", {**values, "session": session, "rows": rows, "key": key})
     return markup, f"{session.client_name or 'Unnamed client'} {identifier[:6]}"
@@ -204,7 +195,7 @@ class ListQuery(NamedTuple):
 def routes(board: Board) -> Sequence[BaseRoute]:
     async def show(request: Request) -> Response:
         query = _read_query(request)
-        every = await traffic_of(board).page(query.row_filter, limit=CHARTED)
+        every = await require(board.parts.traffic).page(query.row_filter, limit=CHARTED)
         return board.render(
             request,
             "requests.html",
@@ -216,7 +207,7 @@ def routes(board: Board) -> Sequence[BaseRoute]:
             models=every.models,
             clients=every.clients,
             charts=chart_requests(every.rows, now()),
-            backends=sorted({each.name for each in traffic_of(board).backends()}),
+            backends=sorted({each.name for each in require(board.parts.traffic).backends()}),
         )
 
     async def stream(request: Request) -> Response:
@@ -233,7 +224,7 @@ def routes(board: Board) -> Sequence[BaseRoute]:
 
 async def _render_parts(board: Board, values: Mapping[str, Any], query: ListQuery) -> dict[str, Markup]:
     """Render the parts of the page that change, by the ids of their elements."""
-    traffic = traffic_of(board)
+    traffic = require(board.parts.traffic)
     page, sessions = await traffic.page(query.row_filter, query.before), await traffic.sessions()
     parts: dict[str, dict[str, Any]] = {
         "backends": {"backends": traffic.backends()},

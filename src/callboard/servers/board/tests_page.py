@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 from urllib.parse import urlencode
 
 from markupsafe import Markup
-from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
@@ -21,7 +20,7 @@ from starlette.routing import BaseRoute, Route
 from callboard.core import Canister, InvocationCanister, ToolDeclaration
 from callboard.jobs.job import Approval, find_mistakes
 from callboard.profiles import is_of_host
-from callboard.servers.board.browser import Form, follow_parts, read_value, send_updates
+from callboard.servers.board.browser import Form, follow_parts, read_value, require, send_updates
 from callboard.servers.board.entry_view import read_object
 from callboard.servers.board.templating import format_json, render
 from callboard.servers.gateway.traffic_values import KeptReply
@@ -67,18 +66,11 @@ class ExpectedRow(NamedTuple):
 ReadReply = Callable[[Request], Awaitable[KeptReply]]
 
 
-def tests_of(board: Board) -> KeptTests:
-    """Return the tests of the board. Raises HTTPException if there are none."""
-    if board.parts.tests is None:
-        raise HTTPException(404)
-    return board.parts.tests
-
-
 def keep_routes(board: Board, path: str, read_reply: ReadReply) -> Sequence[BaseRoute]:
     """Return the routes of the form that keeps a reply, which `read_reply` finds for a request."""
 
     async def show(request: Request) -> Response:
-        tests, reply = tests_of(board), await read_reply(request)
+        tests, reply = require(board.parts.tests), await read_reply(request)
         calls = await asyncio.to_thread(tests.expect, reply.canisters)
         rows = [
             ExpectedRow(each.name, each.raw if each.arguments is None else format_json(each.arguments))
@@ -87,7 +79,7 @@ def keep_routes(board: Board, path: str, read_reply: ReadReply) -> Sequence[Base
         return show_form(request, reply, [*rows, ExpectedRow()])
 
     async def keep(request: Request, form: Form) -> Response:
-        tests, reply = tests_of(board), await read_reply(request)
+        tests, reply = require(board.parts.tests), await read_reply(request)
         rows, calls = read_rows(form, reply.tools)
         if any(each.mistake for each in rows):
             return show_form(request, reply, rows, 422)
@@ -139,16 +131,16 @@ def routes(board: Board) -> Sequence[BaseRoute]:
         return send_updates(board, request, follow_parts(board, LOOK_SECONDS, read))
 
     async def remove(request: Request, form: Form) -> Response:
-        await asyncio.to_thread(tests_of(board).remove, form.get("name", ""))
+        await asyncio.to_thread(require(board.parts.tests).remove, form.get("name", ""))
         return board.redirect(request, f"/tests?{urlencode({'removed': form.get('name', '')})}")
 
     async def restore(request: Request, _: Form) -> Response:
         return board.redirect(
-            request, f"/tests?{urlencode({'kept': await asyncio.to_thread(tests_of(board).restore)})}"
+            request, f"/tests?{urlencode({'kept': await asyncio.to_thread(require(board.parts.tests).restore)})}"
         )
 
     async def run(request: Request, form: Form) -> Response:
-        await asyncio.to_thread(tests_of(board).run, form.get("name", ""), form.get("model", ""))
+        await asyncio.to_thread(require(board.parts.tests).run, form.get("name", ""), form.get("model", ""))
         return board.redirect(request, "/tests")
 
     actions = {"remove": remove, "restore": restore, "run": run}
@@ -167,5 +159,5 @@ async def list_models(board: Board) -> Sequence[str]:
 
 
 async def render_parts(board: Board, common: Mapping[str, Any]) -> dict[str, Markup]:
-    values = {"tests": await asyncio.to_thread(tests_of(board).list), "models": await list_models(board)}
+    values = {"tests": await asyncio.to_thread(require(board.parts.tests).list), "models": await list_models(board)}
     return {"tests": render("kept_tests_rows.html", {**common, **values})}

@@ -14,14 +14,13 @@ from statistics import median
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
-from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from callboard.mcp import Pins, ServerSettings
 from callboard.mcp.server_report import ServerReport, describe_place, report_server
-from callboard.servers.board.browser import Form
+from callboard.servers.board.browser import Form, require
 from callboard.servers.board.templating import now
 from callboard.tools import Ensemble, Invoker
 
@@ -42,7 +41,7 @@ def routes(board: Board) -> Sequence[BaseRoute]:
     reports: dict[str, tuple[ServerReport, datetime]] = {}  # the last of each server, since the board started
 
     async def show(request: Request) -> Response:
-        part = _part(board)
+        part = require(board.parts.tools)
         return board.render(
             request,
             "tools.html",
@@ -54,10 +53,8 @@ def routes(board: Board) -> Sequence[BaseRoute]:
 
     async def check(request: Request, _: Form) -> Response:
         """Connect to a server once, and show its tools."""
-        servers = await asyncio.to_thread(_part(board).find_servers)
-        settings = servers.get(request.path_params["name"])
-        if settings is None:
-            raise HTTPException(404)
+        servers = await asyncio.to_thread(require(board.parts.tools).find_servers)
+        settings = require(servers.get(request.path_params["name"]))
         report = await report_server(settings)
         reports[settings.name] = report, now()
         return board.render(request, "server.html", report=report)
@@ -129,12 +126,6 @@ def list_servers(find_servers: Callable[[], Mapping[str, ServerSettings]]) -> li
         {"settings": settings, "place": describe_place(settings), "pinned": pins.get(name, ())}
         for name, settings in sorted(find_servers().items())
     ]
-
-
-def _part(board: Board) -> ToolsPart:
-    if board.parts.tools is None:
-        raise HTTPException(404)
-    return board.parts.tools
 
 
 def _state(ensemble: Ensemble) -> str:
