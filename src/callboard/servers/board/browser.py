@@ -106,18 +106,6 @@ def send_updates(board: Board, request: Request, updates: AsyncGenerator[PageUpd
     return StreamingResponse(_encode(board, cookie, updates), media_type="text/event-stream", headers=headers)
 
 
-def last_event_id(request: Request) -> str:
-    """The id of the last message that this browser saw, "" if there is none."""
-    return read_value(request.headers.get("last-event-id"))
-
-
-async def wait(board: Board, seconds: float) -> bool:
-    """Wait for the next poll. Return False if the server stops."""
-    with suppress(TimeoutError):
-        await asyncio.wait_for(board.closing.wait(), seconds)
-    return not board.closing.is_set()
-
-
 async def follow_parts(
     board: Board, seconds: float, read: Callable[[], Awaitable[Mapping[str, Markup] | None]]
 ) -> AsyncGenerator[PageUpdate]:
@@ -130,7 +118,8 @@ async def follow_parts(
         if changed := {name: markup for name, markup in fresh.items() if parts.get(name) != markup}:
             yield PageUpdate(event="parts", data=changed)
         parts = fresh
-        if not await wait(board, seconds):
+        with suppress(TimeoutError):
+            await asyncio.wait_for(board.closing.wait(), seconds)
             return
     yield PageUpdate(event="reload")
 

@@ -81,7 +81,7 @@ def read_edited(approvals: Sequence[Approval], form: Form) -> tuple[Sequence[Arg
     for each in fields:
         try:
             _read_field(each, approval, arguments)
-        except ValueError:
+        except (ValueError, RecursionError):
             mistakes[each.label] = "This is not valid JSON. Text inside JSON needs double quotes."
     labels = [each.label for each in fields]
     for mistake in [] if mistakes else find_mistakes(approval, arguments):
@@ -93,7 +93,7 @@ def read_edited(approvals: Sequence[Approval], form: Form) -> tuple[Sequence[Arg
 
 
 def _read_field(field: ArgumentField, approval: Approval, arguments: dict[str, Any]) -> None:
-    """Add the value of a field to the arguments. Raises ValueError if it is not JSON."""
+    """Add the value of a field to the arguments. Raises ValueError or RecursionError if it is not JSON."""
     name, written = field.label, approval.arguments or {}
     schema = _properties(approval).get(name)
     if name in written and field.text.strip() == _format_value(written[name], schema).replace("\r\n", "\n").strip():
@@ -102,10 +102,7 @@ def _read_field(field: ArgumentField, approval: Approval, arguments: dict[str, A
         if field.text or name in written:
             arguments[name] = field.text
     elif field.text.strip():
-        try:
-            arguments[name] = msgspec.json.decode(field.text)
-        except (msgspec.DecodeError, RecursionError) as error:
-            raise ValueError(str(error)) from None
+        arguments[name] = msgspec.json.decode(field.text)
 
 
 def _properties(approval: Approval) -> Mapping[str, Any]:

@@ -27,13 +27,12 @@ from callboard.core import AssistantCanister, Event
 from callboard.errors import CallerError
 from callboard.jobs.activity import find_new_pieces, read_activities, read_draft
 from callboard.jobs.declared_tools import merge_tools, read_tools
-from callboard.jobs.job import CHAT, END_STATES, QUEUE, Approval, DurableJob, JobSummary
-from callboard.jobs.queries import JobReader, JobRound
+from callboard.jobs.job import QUEUE, Approval, DurableJob, JobSummary
+from callboard.jobs.queries import JobReader
 from callboard.jobs.streams import Subscription
 from callboard.servers.board.browser import (
     POLL_SECONDS,
     PageUpdate,
-    last_event_id,
     read_number,
     read_value,
     send_updates,
@@ -77,7 +76,7 @@ def routes(board: Board) -> Sequence[BaseRoute]:
 
     async def stream(request: Request) -> Response:
         job = await board.jobs.store.read_summary(request.path_params["job"])
-        position = last_event_id(request) or read_value(request.query_params.get("position"))
+        position = read_value(request.headers.get("last-event-id") or request.query_params.get("position"))
         epoch, _, number = position.rpartition("-")
         if epoch != find_epoch(job):
             return send_updates(board, request, tell_to_reload())
@@ -104,12 +103,12 @@ async def show_job(
     job = await store.get(request.path_params["job"])
     if job.id != request.path_params["job"]:
         return board.redirect(request, f"/jobs/{job.id}")
-    rounds = await store.rounds(job.id)
     begin, before = [read_number(request.query_params.get(name, "")) or 0 for name in ("from", "before")]
     window = choose_window(job.entries, begin, before)
     is_answered = "answered" in request.query_params
     place = f"{request.scope['root_path']}/jobs/{job.id}"
-    articles = await _read_articles(board, place, job.id, rounds, window)
+    view = await _open_view(store, place, job.id, window.after)
+    entries = await store.read_entries(job.id, window.after, window.last - window.after)
     return board.render(
         request,
         "job.html",
@@ -118,7 +117,7 @@ async def show_job(
         description=truncate(job.description, MAX_TEXT),
         place=place,
         window=window,
-        articles=articles,
+        articles=[article for entry in entries for article in view.feed(entry)],
         tools=merge_tools(await read_tools(store.database, job.id)),
         parts=await render_parts(
             board,
@@ -150,21 +149,13 @@ def choose_window(entries: int, begin: int, before: int) -> EntryWindow:
     return EntryWindow(after, last, last >= entries)
 
 
-async def _read_articles(
-    board: Board, place: str, job: str, rounds: Sequence[JobRound], window: EntryWindow
-) -> list[Markup]:
+async def _open_view(store: JobReader, place: str, job: str, after: int) -> EntryView:
+    """Return a view for the entries after `after`, which knows the calls of their round."""
+    begin = max([each.first for each in await store.rounds(job) if each.first <= after + 1], default=1) - 1
     view = EntryView(place)
-    begin = _begin_of_round(rounds, window.after)
-    articles: list[Markup] = []
-    for entry in await board.jobs.store.read_entries(job, begin, window.last - begin):
-        shown = view.feed(entry)
-        articles += shown if entry.number > window.after else []
-    return articles
-
-
-def _begin_of_round(rounds: Sequence[JobRound], after: int) -> int:
-    """Return the entry after which a view must start to resolve references from the entries after `after`."""
-    return max([each.first for each in rounds if each.first <= after + 1], default=1) - 1
+    for entry in await store.read_entries(job, begin, after - begin):
+        view.feed(entry)
+    return view
 
 
 async def tell_to_reload() -> AsyncGenerator[PageUpdate]:
@@ -177,10 +168,7 @@ async def _follow(
     """Yield updates of a job after entry `after`, while the browser watches."""
     asks = is_answered or not job.has_ended
     store, epoch = board.jobs.store, find_epoch(job)
-    view = EntryView(f"{common['base']}/jobs/{job.id}")
-    begin = _begin_of_round(await store.rounds(job.id), after)
-    for entry in await store.read_entries(job.id, begin, after - begin):
-        view.feed(entry)
+    view = await _open_view(store, f"{common['base']}/jobs/{job.id}", job.id, after)
     parts: dict[str, Markup] = {}
     seen: object = None
     pieces = PieceView(job.id)
@@ -226,7 +214,6 @@ async def _read_pieces(view: PieceView, news: Subscription, seconds: float) -> A
             yield PageUpdate(event="pieces", data=operations)
 
 
-RESUMABLE: Final = END_STATES - {"completed"}
 MAX_TEXT: Final = 100_000
 """Maximum characters of the input or output of a job."""
 MAX_DIFF: Final = 1_000_000
@@ -301,13 +288,6 @@ async def render_parts(
     words = await _find_words(store, job) if opened else ""
     outcome = read_outcome(await store.get(job.id)) if job.has_ended else {}
     rounds = await store.rounds(job.id)
-    actions = [
-        ("cancel", "Cancel this job", not job.has_ended),
-        ("resume", "Resume", job.state in RESUMABLE),
-        ("retry", "Retry as a new job", job.has_ended),
-        ("again", "Run again with changes…", job.has_ended and job.kind != CHAT),
-        ("keep", "Keep as a test…", job.has_ended and job.rounds and common["can_keep"]),
-    ]
     return {
         "state": render("job_state.html", {**values, "why": describe_state(job, [each for each, *_ in opened])}),
         "facts": render(
@@ -322,7 +302,7 @@ async def render_parts(
             "job_waits.html",
             {**values, "answered": answered, "opened": opened, "is_answered": is_answered, "words": words},
         ),
-        "actions": render("job_actions.html", {**values, "actions": [] if is_answered else actions}),
+        "actions": render("job_actions.html", {**values, "is_answered": is_answered}),
         "outcome": render("job_outcome.html", {**values, "outcome": outcome}),
         "rounds": render("job_rounds.html", {**values, "rounds": rounds[-MOST_ROUNDS:], "most_forked": job.rounds}),
     }

@@ -23,6 +23,7 @@ from markupsafe import Markup
 from starlette.responses import Response
 from starlette.routing import Route
 
+from callboard.mcp.server_report import describe_place
 from callboard.profiles import format_cost
 from callboard.servers.board.markup import format_json_text, render_markdown
 from callboard.servers.gateway.traffic_values import RequestRow
@@ -79,6 +80,7 @@ def environment() -> Environment:
         markdown=render_markdown,
         pretty=format_json_text,
         parameters=format_parameters,
+        address=describe_place,
     )
     return made
 

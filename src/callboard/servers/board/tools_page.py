@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from statistics import median
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 from starlette.requests import Request
@@ -19,10 +19,9 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from callboard.mcp import Pins, ServerSettings
-from callboard.mcp.server_report import ServerReport, describe_place, report_server
+from callboard.mcp.server_report import ServerReport, report_server
 from callboard.servers.board.browser import Form, require
 from callboard.servers.board.templating import now
-from callboard.tools import Ensemble, Invoker
 
 if TYPE_CHECKING:
     from callboard.servers.board.app import Board
@@ -45,8 +44,9 @@ def routes(board: Board) -> Sequence[BaseRoute]:
         return board.render(
             request,
             "tools.html",
-            ensembles=[] if part.hosted is None else describe_hosted(part.hosted),
-            servers=await asyncio.to_thread(list_servers, part.find_servers),
+            hosted=part.hosted,
+            servers=await asyncio.to_thread(part.find_servers),
+            pins={each.server: each.tools for each in await asyncio.to_thread(Pins(read_only=True).list_all)},
             reports=reports,
             uses=await read_use(board) if board.parts.jobs else [],
         )
@@ -104,30 +104,3 @@ async def read_use(board: Board) -> list[ToolUse]:
                 use.failures[call.failure.partition(":")[0]] += 1
                 use.last_failure, use.job = call.failure, job.id
     return sorted(uses.values(), key=lambda each: (-each.failures.total(), -each.calls))
-
-
-def describe_hosted(hosted: HostedTools) -> list[dict[str, Any]]:
-    """Return the gateway's ensembles with their tools and connection states ("" if there is no connection)."""
-
-    def describe(invoker: Invoker) -> dict[str, str]:
-        state = "offered" if invoker.name in hosted.names else "not permitted"
-        return {"name": invoker.name, "description": invoker.description, "state": state}
-
-    return [
-        {"name": each.name, "state": _state(each), "tools": [describe(tool) for tool in each.invokers.values()]}
-        for each in hosted.ensembles
-    ]
-
-
-def list_servers(find_servers: Callable[[], Mapping[str, ServerSettings]]) -> list[dict[str, Any]]:
-    """Return the servers of the settings, with the trusted tools as they were at first use."""
-    pins = {each.server: each.tools for each in Pins(read_only=True).list_all()}
-    return [
-        {"settings": settings, "place": describe_place(settings), "pinned": pins.get(name, ())}
-        for name, settings in sorted(find_servers().items())
-    ]
-
-
-def _state(ensemble: Ensemble) -> str:
-    client = getattr(ensemble, "client", None)
-    return "" if client is None else str(client.state)
