@@ -9,11 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from hashlib import sha256
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
-from urllib.parse import urlencode
+from typing import TYPE_CHECKING, Any, Final
 
-import msgspec
 from markupsafe import Markup
 from starlette.requests import Request
 from starlette.responses import Response
@@ -28,20 +25,18 @@ from callboard.servers.board.comparison import compare_readings
 from callboard.servers.board.templating import now, render
 from callboard.servers.board.tests_page import keep_routes
 from callboard.servers.gateway.traffic_values import (
+    PAGE_SIZE,
     PROBLEMS,
     KeptReply,
     RepeatOrder,
     ReplyReading,
     RequestView,
     RowFilter,
+    RowPage,
 )
 
 if TYPE_CHECKING:
     from callboard.servers.board.app import Board
-
-
-def digest(value: object) -> str:
-    return sha256(msgspec.msgpack.encode(value)).hexdigest()[:16]
 
 
 REQUEST_LOOK_SECONDS: Final = 0.3
@@ -117,8 +112,6 @@ async def _render_sides(
         "earlier": earlier,
         "again": earlier and compare_readings(_last_reading(earlier), _last_reading(view)),
         "session": traffic.find_session(view.row.session),
-        "key": digest(view),
-        "reply_keys": [digest((each, view.answer)) for each in view.replies],
     }
     return render("request_sides.html", {**values, **fields})
 
@@ -170,8 +163,7 @@ async def _render_session(board: Board, values: Mapping[str, Any], identifier: s
         hint = "the gateway has only its latest sessions since it started"
         raise CallerError("this session is no longer kept", path=identifier[:100], hint=hint)
     rows = await require(board.parts.traffic).turns(identifier)
-    key = digest((session, rows))
-    markup = render("session_parts.html", {**values, "session": session, "rows": rows, "key": key})
+    markup = render("session_parts.html", {**values, "session": session, "rows": rows})
     return markup, f"{session.client_name or 'Unnamed client'} {identifier[:6]}"
 
 
@@ -183,25 +175,15 @@ _FILTERS: Final = ("model", "client", "backend", "end", "problem")
 _ENDS: Final = ("open", "stop", "invocations", "length", "no_call", "failed", "refused", "left")
 
 
-class ListQuery(NamedTuple):
-    row_filter: RowFilter
-    before: str = ""
-
-    def encode(self) -> str:
-        fields = {**msgspec.structs.asdict(self.row_filter), "before": self.before}
-        return urlencode({name: value for name, value in fields.items() if value})
-
-
 def routes(board: Board) -> Sequence[BaseRoute]:
     async def show(request: Request) -> Response:
         query = _read_query(request)
-        every = await require(board.parts.traffic).page(query.row_filter, limit=CHARTED)
+        every = await _read_page(board, {**query, "before": ""}, CHARTED)
         return board.render(
             request,
             "requests.html",
             parts=await _render_parts(board, board.values(request), query),
-            live=f"/requests/live?{query.encode()}",
-            row_filter=query.row_filter,
+            query=query,
             problems=PROBLEMS,
             ends=_ENDS,
             models=every.models,
@@ -222,25 +204,24 @@ def routes(board: Board) -> Sequence[BaseRoute]:
     ]
 
 
-async def _render_parts(board: Board, values: Mapping[str, Any], query: ListQuery) -> dict[str, Markup]:
+async def _render_parts(board: Board, values: Mapping[str, Any], query: Mapping[str, str]) -> dict[str, Markup]:
     """Render the parts of the page that change, by the ids of their elements."""
     traffic = require(board.parts.traffic)
-    page, sessions = await traffic.page(query.row_filter, query.before), await traffic.sessions()
-    parts: dict[str, dict[str, Any]] = {
-        "backends": {"backends": traffic.backends()},
-        "rows": {
-            "page": page,
-            "next_page": query._replace(before=page.cursor).encode() if page.cursor else "",
-            "sessions": {each.identifier for each in sessions},
-        },
+    values = {
+        **values,
+        "backends": traffic.backends(),
+        "page": await _read_page(board, query),
+        "query": query,
+        "sessions": {each.identifier for each in await traffic.sessions()},
     }
-    return {
-        name: render(f"requests_{name}.html", {**values, **fields, "key": digest(list(fields.values()))})
-        for name, fields in parts.items()
-    }
+    return {name: render(f"requests_{name}.html", values) for name in ("backends", "rows")}
 
 
-def _read_query(request: Request) -> ListQuery:
-    query = request.query_params
-    fields = {name: read_value(query.get(name)) for name in _FILTERS}
-    return ListQuery(RowFilter(**fields), read_value(query.get("before")))
+def _read_query(request: Request) -> dict[str, str]:
+    """Return the fields of the form, and the cursor of the page before. Empty fields select all requests."""
+    return {name: read_value(request.query_params.get(name)) for name in (*_FILTERS, "before")}
+
+
+async def _read_page(board: Board, query: Mapping[str, str], limit: int = PAGE_SIZE) -> RowPage:
+    chosen = RowFilter(**{name: query[name] for name in _FILTERS})
+    return await require(board.parts.traffic).page(chosen, query["before"], limit)

@@ -18,6 +18,7 @@ from importlib.resources import files
 from types import MappingProxyType
 from typing import Any, Final
 
+import msgspec
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 from starlette.responses import Response
@@ -65,7 +66,7 @@ def environment() -> Environment:
         lstrip_blocks=True,
         auto_reload=False,
     )
-    made.globals["assets"] = ASSETS
+    made.globals.update(assets=ASSETS, digest=digest)
     made.filters.update(
         count="{:,}".format,
         plural=format_count,
@@ -83,6 +84,11 @@ def environment() -> Environment:
         address=describe_place,
     )
     return made
+
+
+def digest(*values: object) -> str:
+    """Return the key of an element: the script replaces the element if these values change."""
+    return sha256(msgspec.msgpack.encode(values)).hexdigest()[:16]
 
 
 def render(template: str, values: Mapping[str, Any]) -> Markup:
