@@ -37,13 +37,13 @@ from callboard.servers.board.edited_arguments import read_edited
 from callboard.servers.board.job_page import describe_state, look_subject
 from callboard.servers.board.login import LOOK_SECONDS, name_session
 from callboard.servers.board.session_rows import KIND, list_with_sessions, select_sessions
-from callboard.servers.board.templating import now, render
+from callboard.servers.board.templating import digest, now, render
 from callboard.servers.board.tests_page import keep_routes
 from callboard.servers.gateway.traffic_values import KeptReply
 
 if TYPE_CHECKING:
     from callboard.servers.board.app import Board
-    from callboard.servers.gateway.traffic_values import SessionRow
+    from callboard.servers.gateway.sessions import RequestSession
 
 VERDICTS: Final[dict[str, Literal["allow", "deny"]]] = {
     "allow": "allow",
@@ -230,7 +230,7 @@ def routes(board: Board) -> Sequence[BaseRoute]:
             state = (
                 await board.jobs.store.last_change(),
                 [each.digest for each in await board.jobs.store.open_questions()],
-                await _read_sessions(board, PAGE_SIZE),
+                digest(await _read_sessions(board, PAGE_SIZE)),
             )
             if state != seen:
                 seen, parts = state, await _render_parts(board, common, search)
@@ -247,7 +247,7 @@ def routes(board: Board) -> Sequence[BaseRoute]:
     ]
 
 
-async def _read_sessions(board: Board, limit: int = sys.maxsize) -> Sequence[SessionRow]:
+async def _read_sessions(board: Board, limit: int = sys.maxsize) -> Sequence[RequestSession]:
     return [] if board.parts.traffic is None else await board.parts.traffic.sessions(limit)
 
 

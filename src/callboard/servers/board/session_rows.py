@@ -18,7 +18,7 @@ from callboard.servers.board.templating import to_time
 from callboard.text.plural import format_count
 
 if TYPE_CHECKING:
-    from callboard.servers.gateway.traffic_values import SessionRow
+    from callboard.servers.gateway.sessions import RequestSession
 
 KIND: Final = "session"
 
@@ -36,12 +36,12 @@ _KEYS: Final[Mapping[JobOrder, Callable[[JobSummary], float]]] = {
 """The orders of `JobReader.list`, the largest first."""
 
 
-def select_sessions(sessions: Iterable[SessionRow], chosen: JobFilter) -> list[JobSummary]:
+def select_sessions(sessions: Iterable[RequestSession], chosen: JobFilter) -> list[JobSummary]:
     """Return the sessions that a filter of jobs selects. A session has no state."""
     return [row for each in sessions if _matches(each, row := _view(each), chosen)]
 
 
-def _matches(session: SessionRow, row: JobSummary, chosen: JobFilter) -> bool:
+def _matches(session: RequestSession, row: JobSummary, chosen: JobFilter) -> bool:
     words = " ".join([row.id, row.title, *[name for name, _, _ in session.tools]]).casefold()
     conditions = (
         (chosen.states, False),
@@ -54,7 +54,7 @@ def _matches(session: SessionRow, row: JobSummary, chosen: JobFilter) -> bool:
     return all(holds for value, holds in conditions if value)
 
 
-def _view(session: SessionRow) -> JobSummary:
+def _view(session: RequestSession) -> JobSummary:
     begun, ended = to_time(session.at), to_time(session.last_at)
     return JobSummary(
         id=session.identifier,

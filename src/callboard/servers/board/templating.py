@@ -18,7 +18,6 @@ from importlib.resources import files
 from types import MappingProxyType
 from typing import Any, Final
 
-import msgspec
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 from starlette.responses import Response
@@ -31,6 +30,7 @@ from callboard.servers.gateway.traffic_values import RequestRow
 from callboard.text.display import make_visible
 from callboard.text.duration import format_duration
 from callboard.text.plural import format_count
+from callboard.text.surrogates import encode_json
 from callboard.text.truncate import truncate
 
 TYPES: Final[Mapping[str, str]] = MappingProxyType(
@@ -88,7 +88,7 @@ def environment() -> Environment:
 
 def digest(*values: object) -> str:
     """Return the key of an element: the script replaces the element if these values change."""
-    return sha256(msgspec.msgpack.encode(values)).hexdigest()[:16]
+    return sha256(encode_json(values)).hexdigest()[:16]
 
 
 def render(template: str, values: Mapping[str, Any]) -> Markup:

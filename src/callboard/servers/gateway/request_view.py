@@ -24,8 +24,7 @@ from callboard.dialects import find_dialects, get_dialect
 from callboard.modes import Plan, get_mode
 from callboard.servers.gateway.redaction import Redactor, find_credentials, select_declarations
 from callboard.servers.gateway.request_log import CutBytes, LoggedRequest, RecordedReply
-from callboard.servers.gateway.sessions import RequestSession
-from callboard.servers.gateway.traffic_values import ReplyReading, ReplyView, RequestRow, RequestView, SessionRow
+from callboard.servers.gateway.traffic_values import ReplyReading, ReplyView, RequestRow, RequestView
 from callboard.text.display import display, escape
 from callboard.text.sse import SSEDecoder
 from callboard.text.surrogates import encode_json
@@ -156,25 +155,6 @@ def view_row(entry: LoggedRequest) -> RequestRow:
     if is_final and not entry.is_gone:
         entry.view = row
     return row
-
-
-def view_session(session: RequestSession) -> SessionRow:
-    return SessionRow(
-        identifier=session.identifier,
-        name=display(session.name),
-        question=session.question,
-        client=display(session.client),
-        key=session.key,
-        at=session.at,
-        last_at=session.last_at,
-        turns=session.turns,
-        models=tuple([display(name) for name in session.models]),
-        tools=tuple([(display(name, _MAX_TOOL), count.calls, count.failed) for name, count in session.tools.items()]),
-        input=session.input,
-        output=session.output,
-        cost=session.cost if session.is_cost_known else None,
-        token_seconds=session.token_seconds / session.token_count if session.token_count else None,
-    )
 
 
 def view_request(entry: LoggedRequest) -> RequestView:

@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from callboard.core import AssistantCanister, InvocationCanister, Request, ResultCanister, UserCanister
+from callboard.servers.gateway.traffic_values import name_client
+from callboard.text.display import display
 
 if TYPE_CHECKING:
     from starlette.datastructures import Headers
@@ -41,6 +43,8 @@ _MAX_ID: Final = 1000
 """Maximum characters of a client's own identifier that are hashed."""
 _MAX_NAME: Final = 100
 _MAX_TOOLS: Final = 100
+_MAX_TOOL: Final = 80
+"""Maximum characters of the name of a tool."""
 _MAX_MODELS: Final = 20
 _MAX_PENDING: Final = 64
 """Maximum calls of a session whose results may still come."""
@@ -67,7 +71,7 @@ class ToolTally(msgspec.Struct, eq=False):
 
 
 class RequestSession(msgspec.Struct, kw_only=True, eq=False):
-    """The sums of one session. They include requests that have left the log."""
+    """The sums of one session. They include requests that have left the log. No text has invisible characters."""
 
     identifier: str
     name: str = ""
@@ -80,23 +84,44 @@ class RequestSession(msgspec.Struct, kw_only=True, eq=False):
     """Time of the first request, in seconds since 1970."""
     last_at: float
     turns: int = 0
-    tools: dict[str, ToolTally] = {}
+    tallies: dict[str, ToolTally] = {}
+    """The calls of each tool."""
     pending: dict[str, tuple[str, str]] = {}
     """The request and the tool of each call without a result, by the call's identifier."""
     models: dict[str, None] = {}
     input: int = 0
     output: int = 0
-    cost: float = 0.0
+    spent: float = 0.0
     is_cost_known: bool = True
-    token_seconds: float = 0.0
+    token_wait: float = 0.0
     """Sum of the times to the first token, in seconds."""
     token_count: int = 0
     """Number of replies that have a first token."""
 
+    @property
+    def client_name(self) -> str:
+        return name_client(self.client)
+
+    @property
+    def tools(self) -> tuple[tuple[str, int, int], ...]:
+        """Name, calls and failed calls of each tool."""
+        return tuple([(name, tally.calls, tally.failed) for name, tally in self.tallies.items()])
+
+    @property
+    def cost(self) -> float | None:
+        """Cost in US dollars. None if it is not known."""
+        return self.spent if self.is_cost_known else None
+
+    @property
+    def token_seconds(self) -> float | None:
+        """Mean time to the first token of a reply, in seconds."""
+        return self.token_wait / self.token_count if self.token_count else None
+
     def add_call(self, request: str, call: str, tool: str) -> None:
-        if tool not in self.tools and len(self.tools) >= _MAX_TOOLS:
+        tool = display(tool, _MAX_TOOL)
+        if tool not in self.tallies and len(self.tallies) >= _MAX_TOOLS:
             return
-        self.tools.setdefault(tool, ToolTally()).calls += 1
+        self.tallies.setdefault(tool, ToolTally()).calls += 1
         if len(call) <= _MAX_ID:
             self.pending[call] = request, tool
         while len(self.pending) > _MAX_PENDING:
@@ -111,22 +136,22 @@ class RequestSession(msgspec.Struct, kw_only=True, eq=False):
                 continue
             source, tool = self.pending.pop(canister.invocation_id, ("", ""))
             if source and is_failure(canister):
-                self.tools[tool].failed += 1
+                self.tallies[tool].failed += 1
                 yield source
 
     def add_reply(self, entry: LoggedRequest) -> None:
         """Add the sums of a request that has ended."""
         record = entry.record
         if entry.model and len(self.models) < _MAX_MODELS:
-            self.models[entry.model] = None
+            self.models[display(entry.model)] = None
         self.input += record.usage.input
         self.output += record.usage.output
         if record.costs.total is not None:
-            self.cost += record.costs.total
+            self.spent += record.costs.total
         elif record.usage.input or record.usage.output:
             self.is_cost_known = False
         if entry.token_seconds is not None:
-            self.token_seconds += entry.token_seconds
+            self.token_wait += entry.token_seconds
             self.token_count += 1
 
 
@@ -170,7 +195,12 @@ class SessionLog:
 
 def _make_session(entry: LoggedRequest, identifier: str, name: str = "") -> RequestSession:
     return RequestSession(
-        identifier=identifier, name=name, client=entry.client, key=entry.key, at=entry.at, last_at=entry.at
+        identifier=identifier,
+        name=display(name),
+        client=display(entry.client),
+        key=entry.key,
+        at=entry.at,
+        last_at=entry.at,
     )
 
 

@@ -40,9 +40,9 @@ from callboard.servers.gateway.request_view import (
     view_dialects,
     view_request,
     view_row,
-    view_session,
 )
 from callboard.servers.gateway.response_stream import respond
+from callboard.servers.gateway.sessions import RequestSession
 from callboard.servers.gateway.spending import ReplyCosts
 from callboard.servers.gateway.traffic_values import (
     PAGE_SIZE,
@@ -54,7 +54,6 @@ from callboard.servers.gateway.traffic_values import (
     RequestView,
     RowFilter,
     RowPage,
-    SessionRow,
 )
 
 log = logging.getLogger("callboard.gateway")
@@ -85,10 +84,10 @@ class Traffic:
         """Return a page of the list. `before` is the cursor of the page before."""
         return select_page(await self._read_rows(), row_filter, before, limit)
 
-    async def sessions(self, limit: int = PAGE_SIZE) -> list[SessionRow]:
+    async def sessions(self, limit: int = PAGE_SIZE) -> list[RequestSession]:
         """Return the sessions with the latest requests."""
         await self._read_rows()
-        return [view_session(each) for each in self._log.sessions.newest()[:limit]]
+        return self._log.sessions.newest()[:limit]
 
     async def _read_rows(self) -> list[RequestRow]:
         """Return the rows of the log, newest first. Each session gets its first question."""
@@ -103,9 +102,8 @@ class Traffic:
                     session.question = session.question or row.question
         return rows[::-1]
 
-    def find_session(self, identifier: str) -> SessionRow | None:
-        session = self._log.sessions.get(identifier)
-        return None if session is None else view_session(session)
+    def find_session(self, identifier: str) -> RequestSession | None:
+        return self._log.sessions.get(identifier)
 
     async def turns(self, identifier: str) -> tuple[RequestRow, ...]:
         """Return the requests of a session that are still in the log, in order."""

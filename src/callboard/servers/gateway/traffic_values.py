@@ -85,41 +85,6 @@ class RequestRow(msgspec.Struct, frozen=True, kw_only=True):
         return self.end in {"failed", "refused"}
 
 
-class SessionRow(msgspec.Struct, frozen=True, kw_only=True):
-    """The sums of the requests of one session, including those that have left the log."""
-
-    identifier: str
-    name: str
-    """The client's own name of the session."""
-    question: str
-    """First words of its first question in the log."""
-    client: str
-    key: str
-    at: float
-    last_at: float
-    turns: int
-    models: tuple[str, ...]
-    tools: tuple[tuple[str, int, int], ...]
-    """Name, calls and failed calls of each tool."""
-    input: int
-    output: int
-    cost: float | None
-    token_seconds: float | None
-    """Mean time to the first token of a reply, in seconds."""
-
-    @property
-    def client_name(self) -> str:
-        return name_client(self.client)
-
-    @property
-    def calls(self) -> int:
-        return sum([calls for _, calls, _ in self.tools])
-
-    @property
-    def failed_calls(self) -> int:
-        return sum([failed for _, _, failed in self.tools])
-
-
 class ReplyReading(msgspec.Struct, frozen=True):
     """What a dialect reads in a reply: its events, and its canisters as the entries of a job, each a line of JSON."""
 
