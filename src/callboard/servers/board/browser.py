@@ -107,11 +107,11 @@ def send_updates(board: Board, request: Request, updates: AsyncGenerator[PageUpd
 
 
 async def follow_parts(
-    board: Board, seconds: float, read: Callable[[], Awaitable[Mapping[str, Markup] | None]]
+    board: Board, read: Callable[[], Awaitable[Mapping[str, Markup] | None]], seconds: float = 1.0
 ) -> AsyncGenerator[PageUpdate]:
     """Yield the parts of a page that `read` renders in another way than before, while the browser watches.
 
-    If `read` returns None, the page is outdated: the browser reloads it.
+    The parts are read every `seconds`. If `read` returns None, the page is outdated: the browser reloads it.
     """
     parts: Mapping[str, Markup] = {}
     while (fresh := await read()) is not None:

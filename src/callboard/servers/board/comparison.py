@@ -45,17 +45,7 @@ def compare_entries(
     places: Sequence[str] = ("", ""),
     prefixes: Sequence[str] = ("a", "b"),
 ) -> Comparison:
-    """Compare two lists of entries.
-
-    Args:
-        one: The first list.
-        two: The second list.
-        places: The paths of their pages, if they are jobs.
-        prefixes: Prefixes of the ids of their articles.
-
-    Returns:
-        The comparison, with the articles after the common entries.
-    """
+    """Compare two lists of entries. `places` are the paths of their jobs, and `prefixes` begin the ids of articles."""
     same = count_same(one, two)
     sides = [
         _show_side(place, prefix, entries, same)

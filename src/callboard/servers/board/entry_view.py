@@ -1,6 +1,6 @@
 """The entries of a job as HTML.
 
-`EntryView` is a Stage that turns each entry with visible content into one article. The article is the same in a page
+`EntryView` turns each entry with visible content into one article. The article is the same in a page
 and in a later update. `PieceView` shows the open reply until the reply's entries replace it.
 
 Laws: text from a model, a tool or a user is always escaped within its article. The size of an article is bounded, and
@@ -193,7 +193,7 @@ def read_object(text: str) -> dict[str, Any] | None:
 
 
 class EntryView:
-    """A Stage from the entries of a job to articles. Feed it from the first entry of a round.
+    """Turns the entries of a job into articles. Feed it from the first entry of a round.
 
     Args:
         place: The path of the job's page.
@@ -228,9 +228,6 @@ class EntryView:
             "more": max(0, len(blocks) - MAX_BLOCKS),
         }
         return [render("entry.html", {**values, "blocks": blocks[:MAX_BLOCKS]})]
-
-    def finish(self, why: str = "stop", /) -> list[Markup]:
-        return []
 
     def _describe(self, item: Item, number: int) -> list[EntryBlock]:
         match item:

@@ -236,7 +236,7 @@ def routes(board: Board) -> Sequence[BaseRoute]:
                 seen, parts = state, await _render_parts(board, common, search)
             return parts
 
-        return send_updates(board, request, follow_parts(board, LIST_SECONDS, read))
+        return send_updates(board, request, follow_parts(board, read, LIST_SECONDS))
 
     return [
         Route("/jobs", show),

@@ -17,7 +17,6 @@ prevents DNS rebinding. Pages may run and load only our own files.
 
 from __future__ import annotations
 
-import os
 import re
 import secrets
 import time
@@ -31,7 +30,7 @@ from typing import TYPE_CHECKING, Final, Literal
 from urllib.parse import quote, unquote
 
 from itsdangerous import BadSignature, SignatureExpired, Signer, TimestampSigner
-from starlette.datastructures import Headers, MutableHeaders
+from starlette.datastructures import MutableHeaders
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.routing import BaseRoute, Route
@@ -41,6 +40,7 @@ from callboard.configuration.ownership import find_unsafe_owner
 from callboard.errors import CallerError
 from callboard.servers.board.browser import Form, read_form, read_value
 from callboard.servers.hosts import host_name
+from callboard.storage.atomic_file import write_private
 from callboard.storage.directories import state_directory
 from callboard.text.display import display
 
@@ -86,33 +86,27 @@ class Guard:
                 headers.setdefault("cache-control", "no-store")
             await send(message)
 
-        refusal = self._check_host(request.headers) or self._check_origin(request)
-        if refusal:
+        if refusal := self._find_refusal(request):
             await PlainTextResponse(refusal, 403)(scope, receive, send_guarded)
             return
         scope["state"] = {
             **scope.get("state", {}),
             "session": self._login.find_session(request.cookies.get(self._login.cookie, "")),
         }
-        if not (scope["state"]["session"] or _is_public(scope["path"].removeprefix(scope.get("root_path", "")))):
+        path = scope["path"].removeprefix(scope.get("root_path", ""))
+        if not (scope["state"]["session"] or path == "/login" or path.startswith("/static/")):
             await self._ask_to_log_in(request)(scope, receive, send_guarded)
             return
         await self._app(scope, receive, send_guarded)
 
-    def _check_host(self, headers: Headers) -> str:
-        value = headers.get("host", "")
-        if (host := host_name(value)) and host in self._hosts:
-            return ""
-        return f"this board is not {display(host or value, 100)!r}; set its address with --url"
-
-    def _check_origin(self, request: Request) -> str:
-        """Return why a request that changes something is refused: another web page sent it."""
-        if request.method in {"GET", "HEAD"}:
-            return ""
-        origin = request.headers.get("origin")
+    def _find_refusal(self, request: Request) -> str:
+        """Return why a request is refused, "" if it is not."""
         host = request.headers.get("host", "").lower()
+        if host_name(host) not in self._hosts:
+            return f"this board is not {display(host_name(host) or host, 100)!r}; set its address with --url"
         # Accept both schemes, because a proxy may handle TLS for us.
-        if origin is not None and origin.lower() not in {f"http://{host}", f"https://{host}"}:
+        origin = request.headers.get("origin", f"http://{host}").lower()
+        if request.method not in {"GET", "HEAD"} and origin not in {f"http://{host}", f"https://{host}"}:
             return "the board does not accept requests from other web pages"
         return ""
 
@@ -148,11 +142,6 @@ def _port(request: Request) -> int | None:
     """Return the server's port. It is not taken from the Host header, which the client controls."""
     _, port = request.scope.get("server") or ("", None)
     return port
-
-
-def _is_public(path: str) -> bool:
-    """True if a path below the board's own needs no session."""
-    return path == "/login" or path.startswith("/static/")
 
 
 REASONS: Final = {
@@ -216,21 +205,17 @@ LinkState = Literal["ok", "used", "expired", "wrong"]
 _SECRET_BYTES: Final = 32
 
 
-def board_directory() -> Path:
-    """Return the directory of the board's secret and its used links."""
-    return state_directory() / "board"
-
-
 class Login:
     """The links, sessions and tokens of one secret.
 
     Args:
-        directory: Directory of the secret and the used links. The first process creates the secret.
+        directory: Directory of the secret and the used links, by default in the user's state directory. The first
+            process creates the secret.
         clock: Seconds since 1970.
     """
 
     def __init__(self, directory: Path | None = None, clock: Callable[[], float] = time.time) -> None:
-        self._directory = directory or board_directory()
+        self._directory = directory or state_directory() / "board"
         self._clock = clock
         secret = _read_secret(self._directory / "secret")
         self._links = _Signer(secret, clock, salt="callboard.board.link")
@@ -296,7 +281,7 @@ class Login:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._forget_old(folder, lifetime)
         try:
-            os.close(os.open(folder / nonce, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+            (folder / nonce).touch(0o600, exist_ok=False)
         except FileExistsError:
             return False
         return True
@@ -330,23 +315,13 @@ def _read_secret(path: Path) -> bytes:
     Raises CallerError if it is too short. A full disk or a power failure may leave an empty file, and anybody could
     forge a signature with an empty secret.
     """
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    with suppress(FileNotFoundError):
-        return _check_secret(path)
-    new = path.with_name(f".secret-{secrets.token_hex(8)}")
-    descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    try:
-        with open(descriptor, "wb") as file:  # noqa: PTH123  # a descriptor, which no Path opens
-            file.write(secrets.token_bytes(_SECRET_BYTES))
+    if not path.exists():
+        new = path.with_name(f".secret-{secrets.token_hex(8)}")
+        write_private(new, secrets.token_bytes(_SECRET_BYTES))
         with suppress(FileExistsError):  # another process was faster, and its secret counts
-            os.link(new, path)
-    finally:
+            path.hardlink_to(new)
         new.unlink()
-    return _check_secret(path)
-
-
-def _check_secret(path: Path) -> bytes:
-    if path.exists() and (problem := find_unsafe_owner(path)) is not None:
+    if (problem := find_unsafe_owner(path)) is not None:
         raise CallerError(f"others could read the board's secret: {problem.reason}", path=str(path), hint=problem.hint)
     secret = path.read_bytes()
     if len(secret) < _SECRET_BYTES:

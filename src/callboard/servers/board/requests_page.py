@@ -8,6 +8,7 @@ The pages of the gateway's requests share their source and the format of their v
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -76,7 +77,7 @@ def request_routes(board: Board) -> Sequence[BaseRoute]:
             view = await require(board.parts.traffic).view(identifier)
             return {"sides": await _render_sides(board, values, view)} if view.row.is_open else None
 
-        return send_updates(board, request, follow_parts(board, REQUEST_LOOK_SECONDS, read))
+        return send_updates(board, request, follow_parts(board, read, REQUEST_LOOK_SECONDS))
 
     async def ask_again(request: Request, form: Form) -> Response:
         """Ask the request again with changes, and show the new one."""
@@ -122,12 +123,9 @@ def _last_reading(view: RequestView) -> ReplyReading:
 
 async def _find_earlier(board: Board, view: RequestView) -> RequestView | None:
     """Return the request that this one repeats, if it is still in the log."""
-    if not view.row.again_of:
-        return None
-    try:
+    with suppress(CallerError):
         return await require(board.parts.traffic).view(view.row.again_of)
-    except CallerError:
-        return None
+    return None
 
 
 def _read_identifier(request: Request) -> str:
@@ -151,7 +149,7 @@ def session_routes(board: Board) -> Sequence[BaseRoute]:
         async def read() -> dict[str, Markup]:
             return {"session": (await _render_session(board, values, identifier))[0]}
 
-        return send_updates(board, request, follow_parts(board, LOOK_SECONDS, read))
+        return send_updates(board, request, follow_parts(board, read))
 
     return [Route("/requests/sessions/{identifier}", show), Route("/requests/sessions/{identifier}/live", stream)]
 
@@ -167,8 +165,6 @@ async def _render_session(board: Board, values: Mapping[str, Any], identifier: s
     return markup, f"{session.client_name or 'Unnamed client'} {identifier[:6]}"
 
 
-LOOK_SECONDS: Final = 1.0
-"""Seconds between polls while a browser watches the list."""
 CHARTED: Final = 5000
 """Maximum requests in the charts."""
 _FILTERS: Final = ("model", "client", "backend", "end", "problem")
@@ -194,7 +190,7 @@ def routes(board: Board) -> Sequence[BaseRoute]:
 
     async def stream(request: Request) -> Response:
         read = partial(_render_parts, board, board.values(request), _read_query(request))
-        return send_updates(board, request, follow_parts(board, LOOK_SECONDS, read))
+        return send_updates(board, request, follow_parts(board, read))
 
     return [
         Route("/requests", show),

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from urllib.parse import urlencode
 
 from markupsafe import Markup
@@ -27,9 +27,6 @@ from callboard.servers.gateway.traffic_values import KeptReply
 
 if TYPE_CHECKING:
     from callboard.servers.board.app import Board
-
-LOOK_SECONDS: Final = 1.0
-"""Seconds between polls of the runs while a browser watches."""
 
 
 class KeptTests(Protocol):
@@ -128,7 +125,7 @@ def routes(board: Board) -> Sequence[BaseRoute]:
 
     async def stream(request: Request) -> Response:
         read = partial(render_parts, board, board.values(request))
-        return send_updates(board, request, follow_parts(board, LOOK_SECONDS, read))
+        return send_updates(board, request, follow_parts(board, read))
 
     async def remove(request: Request, form: Form) -> Response:
         await asyncio.to_thread(require(board.parts.tests).remove, form.get("name", ""))
