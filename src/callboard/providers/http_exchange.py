@@ -47,12 +47,12 @@ BEFORE_TOKENS = frozenset({core.ReplyStarted, core.Note})
 class PassedReply(core.ReplyExtra, frozen=True):
     """A part of a reply, or all of it, as bytes that are ready for the client.
 
-    It is the first event of its batch. The other events say the same to those who count and record.
+    It is the first event of its batch. The next events say the same to those who count and record.
     """
 
     data: bytes = b""
-    lacks: frozenset[type] = frozenset()
-    """Types of the other events that are encoded, because the bytes do not contain the end of the reply."""
+    rest: int = 0
+    """Number of events at the end of the batch that are not in the bytes. They are encoded."""
 
 
 class Passage(core.Stage[bytes, core.Event], Protocol):
@@ -72,10 +72,8 @@ class ExchangeObserver:
     def on_answer(self, model: HttpModel, prepared: PreparedRequest, plan: Plan, response: HttpResponse) -> None:
         """An answer begins; its status and headers are known."""
 
-    def open_passage(
-        self, wire: Wire, context: DecodeContext, request: core.Request, long_way: Callable[[], core.Pipe]
-    ) -> Passage | None:
-        """Return what passes a reply that nothing else changes; None to decode it by the stages of `long_way`."""
+    def open_passage(self, wire: Wire, context: DecodeContext, request: core.Request) -> Passage | None:
+        """Return what passes a reply that nothing else changes; None to decode it."""
         return None
 
     def on_bytes(self, data: bytes) -> None:
@@ -177,12 +175,9 @@ class HttpExchange:
         passage = self._open_passage() if self._request.stream == is_stream else None
         if not is_stream:
             return await self._read_whole(response, passage)
-        self._stages = passage or self._long_way()
+        self._stages = passage or self._current.stages(self._prepared, self._plan, self._observer)
         self._step = self._receive
         return []
-
-    def _long_way(self) -> core.Pipe:
-        return self._current.stages(self._prepared, self._plan, self._observer)
 
     def _open_passage(self) -> Passage | None:
         if (
@@ -192,7 +187,7 @@ class HttpExchange:
         ):
             return None
         context = self._current.decode_context(self._prepared)
-        return self._observer.open_passage(self._current.wire, context, self._request, self._long_way)
+        return self._observer.open_passage(self._current.wire, context, self._request)
 
     async def _receive(self) -> list[core.Event]:
         if self._stages is None:

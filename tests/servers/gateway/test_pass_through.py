@@ -4,19 +4,33 @@ from __future__ import annotations
 
 import asyncio
 import json
-from itertools import pairwise
+from itertools import cycle, pairwise
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.servers.gateway.fronts import call_chunk, chunk, request, text_of, ways
+from tests.servers.gateway.fronts import call_chunk, calls_of, chunk, request, text_of, ways
 
-from callboard.core import ReplyEnded, ReplyFailed, TextPiece, Usage, identify_in_turn, pipe
+from callboard.core import (
+    InvocationEnded,
+    InvocationStarted,
+    ReasoningPiece,
+    ReplyEnded,
+    ReplyFailed,
+    Request,
+    TextPiece,
+    Usage,
+    identify_in_turn,
+    pipe,
+)
 from callboard.errors import ProviderError
 from callboard.profiles import Prices
-from callboard.providers.http_exchange import PassedReply, SSEPayloads
+from callboard.providers.http_exchange import SSEPayloads
 from callboard.servers.gateway import BackendSettings
+from callboard.servers.gateway.exchange import Exchange, ReplyRecord
+from callboard.servers.gateway.frontends import FRONTENDS
 from callboard.servers.gateway.pass_through import ClientView, PassThrough
+from callboard.servers.gateway.response_stream import respond
 from callboard.testing import FakeBackend, Raw, StatusReply
 from callboard.text.sse import SSEDecoder
 from callboard.wires import DecodeContext, get_wire
@@ -158,6 +172,13 @@ async def test_a_missing_end_of_messages_is_added(ask_messages, end):
     assert delta["usage"]["input_tokens"] == 11
 
 
+async def test_frames_of_messages_get_their_missing_names(ask_messages):
+    frames = [each.partition("\n")[2] for each in messages_frames(["Hi"], "\n\n")]
+    answer, _ = await ask_messages(request("messages", stream=True), frames)
+    assert [name for name, _ in answer.frames] == [each["type"] for each in answer.events]
+    assert text_of("messages", answer) == "Hi"
+
+
 async def test_a_thought_of_a_renamed_model_can_be_sent_back(ask_messages):
     frames = messages_frames(["Hi"], "\n\n")
     opening = {"type": "content_block_start", "index": 0, "content_block": {"type": "thinking", "thinking": "Hm"}}
@@ -262,6 +283,19 @@ async def test_what_may_change_takes_the_long_way(ask, why):
     assert {each["created"] for each in answer.events} != {1}
 
 
+async def test_text_is_passed_and_the_call_after_it_is_repaired(ask):
+    first, text, *_ = said("Hi")
+    calls = [HEAD | call_chunk(name="search", arguments=json.dumps({"q": query})) for query in "xy"]
+    reply = Raw([first, text, *calls, HEAD | chunk("tool_calls"), "[DONE]"])
+    (answer,) = await ask(reply, settings={"profiles": {"m": {"watch": ""}}}, stream=True, tools=TOOLS)
+    assert words(answer) == "Hi"
+    assert [each["created"] for each in answer.events[:2]] == [1, 1]
+    assert calls_of("chat", answer) == [("search", {"q": "x"}), ("search", {"q": "y"})]
+    parts = [each for event in answer.events for each in event["choices"][0]["delta"].get("tool_calls", ())]
+    assert len({each["id"] for each in parts if "id" in each}) == 2
+    assert answer.events[-1]["choices"][0]["finish_reason"] == "tool_calls"
+
+
 # Streams in pieces.
 
 
@@ -292,22 +326,51 @@ CONTEXT = DecodeContext(identify=identify_in_turn(1))
 pieces_of_text = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=8)
 
 
-def read_long(wire, data):
-    """The events of the bytes by way of the wire's decoder alone."""
-    stages = pipe(SSEDecoder(), SSEPayloads(None), get_wire(wire).stream_decoder(CONTEXT))
+def decoded(wire):
+    """The long way: the stages that decode every reply."""
+    return pipe(SSEDecoder(), SSEPayloads(None), get_wire(wire).stream_decoder(CONTEXT))
+
+
+def read(wire, data):
+    """The events of bytes, as clients read them."""
+    stages = decoded(wire)
     return [*stages.feed(data), *stages.finish()]
 
 
-def pass_on(wire, chunks, why="stop"):
-    """The bytes for the client, and the events beside them."""
+def answer_of(wire, stages, chunks, why="stop"):
+    """The bytes that the client gets of a reply, and the events that the gateway counts."""
+    seen, sent = [], []
 
-    def long_way():
-        return pipe(SSEDecoder(), SSEPayloads(None), get_wire(wire).stream_decoder(CONTEXT))
+    async def source(record):
+        for events in (*map(stages.feed, chunks), stages.finish(why)):
+            if events:
+                record.add_notes(events)
+                record.set_end(events)
+                seen.extend(events)
+                yield events
 
-    passing = PassThrough(get_wire(wire), CONTEXT, ClientView("ours", "m"), has_tools=False, long_way=long_way)
-    events = [event for each in chunks for event in passing.feed(each)] + passing.finish(why)
-    data = b"".join([event.data for event in events if type(event) is PassedReply])
-    return data, [event for event in events if isinstance(event, (Usage, ReplyEnded, ReplyFailed))]
+    async def send(message):
+        sent.append(message.get("body", b""))
+
+    body = request(wire, stream=True, stream_options={"include_usage": True})
+    exchange = Exchange(
+        front=FRONTENDS[wire],
+        request=Request("m", (), stream=True),
+        body=body,
+        echo=body,
+        identifier="ours",
+        created=1,
+        record=ReplyRecord(front=wire),
+        source=source,
+    )
+    asyncio.run(respond(exchange, asyncio.Event().wait, send, heartbeat=60.0))
+    return b"".join(sent), [event for event in seen if isinstance(event, (Usage, ReplyEnded, ReplyFailed))]
+
+
+def pass_on(wire, chunks, why="stop", *, has_tools=False):
+    return answer_of(
+        wire, PassThrough(get_wire(wire), CONTEXT, ClientView("ours", "m"), has_tools=has_tools), chunks, why
+    )
 
 
 def cut(data, places):
@@ -316,8 +379,15 @@ def cut(data, places):
 
 
 def facts(events):
-    text = "".join([event.text for event in events if isinstance(event, TextPiece)])
-    return text, [event for event in events if isinstance(event, (Usage, ReplyEnded, ReplyFailed))]
+    """What a reply means: its texts, its calls, its end, and its usage unless the reply failed."""
+    calls = [event for event in events if isinstance(event, (InvocationStarted, InvocationEnded))]
+    ends = [event for event in events if isinstance(event, (Usage, ReplyEnded, ReplyFailed))]
+    ends = ["failed"] if isinstance(ends[-1], ReplyFailed) else ends
+    return text_in(events, TextPiece), text_in(events, ReasoningPiece), calls, ends
+
+
+def text_in(events, kind):
+    return "".join([event.text for event in events if isinstance(event, kind)])
 
 
 @pytest.mark.hypothesis
@@ -333,7 +403,7 @@ def test_the_bytes_do_not_depend_on_how_the_backend_cut_them(wire, texts, gap, p
     passed, ends = pass_on(wire, [data])
     assert (passed, ends) == pass_on(wire, cut(data, places))
     assert passed
-    assert facts(read_long(wire, passed)) == facts(read_long(wire, data)) == ("".join(texts), ends)
+    assert facts(read(wire, passed)) == facts(read(wire, data)) == ("".join(texts), "", [], ends)
 
 
 @pytest.mark.hypothesis
@@ -344,9 +414,81 @@ def test_bytes_of_any_kind_end_as_the_long_way_ends(wire, data, places):
     odd = st.one_of(st.sampled_from(frames), st.binary(max_size=20).map(lambda each: each.decode("latin-1")))
     sent = "".join(data.draw(st.lists(odd, max_size=8))).encode("latin-1")
     passed, ends = pass_on(wire, cut(sent, places))
-    assert (passed, ends) == pass_on(wire, [sent])
-    if passed and ends and isinstance(ends[-1], ReplyEnded):
-        assert facts(read_long(wire, passed))[0] == facts(read_long(wire, sent))[0]
+    again, same_ends = pass_on(wire, [sent])
+    assert ends == same_ends
+    if isinstance(ends[-1], ReplyEnded):
+        assert passed == again
+        assert facts(read(wire, passed))[0] == facts(read(wire, sent))[0]
+
+
+def tool_call(index=0, identifier=None, **function):
+    call = {"index": index, "function": function} | ({"id": identifier} if identifier else {})
+    return {"tool_calls": [call]}
+
+
+deltas = st.one_of(
+    st.builds(lambda text: {"content": text}, pieces_of_text),
+    st.builds(lambda text: {"reasoning_content": text}, pieces_of_text),
+    st.builds(lambda text: {"reasoning": text, "content": None}, pieces_of_text),
+    st.builds(lambda text: {"content": [{"type": "text", "text": text}]}, pieces_of_text),
+    st.sampled_from(
+        [
+            {"role": "assistant", "content": ""},
+            {"content": "Hi", "tool_calls": []},
+            {"content": "Hi", "mood": "calm"},
+            tool_call(name="f", arguments=""),
+            tool_call(arguments='{"q":'),
+            tool_call(arguments='"x"}'),
+            tool_call(name="f", arguments='{"q":"x"}'),
+            tool_call(1, "call_9", name="g", arguments="{}"),
+            {"function_call": {"name": "f", "arguments": "{}"}},
+        ]
+    ),
+)
+payloads = st.one_of(
+    st.builds(lambda delta: chunk(**delta), deltas),
+    st.builds(lambda delta, reason: chunk(reason, **delta), deltas, st.sampled_from(["", "stop", "length"])),
+    st.builds(lambda text: {"choices": [{"index": 0, "message": {"content": text}}]}, pieces_of_text),
+    st.sampled_from(
+        [
+            {"choices": [], "usage": COUNTS},
+            {"choices": [*chunk(content="Hi")["choices"], {"index": 1, "delta": {"content": "Ho"}}]},
+            {"choices": [{"index": 1, "delta": {"content": "Ho"}}]},
+            {"error": {"message": "out of memory"}},
+            "[DONE]",
+            "{not json",
+            '{"choices":\ndata: []}',
+        ]
+    ),
+)
+ends_of_streams = st.sampled_from(
+    [[], ["[DONE]"], [chunk("stop"), "[DONE]"], [chunk("stop"), {"choices": [], "usage": COUNTS}]]
+)
+
+
+@st.composite
+def streams(draw):
+    """The bytes of a stream, as backends of all kinds write them."""
+    names = draw(st.lists(st.sampled_from([HEAD, HEAD | {"id": "other"}, {"id": "", "model": ""}, {}]), min_size=1))
+    gap = draw(st.sampled_from(["\n\n", "\r\n\r\n", "\n: comment\n\n"]))
+    chunks = [*draw(st.lists(payloads, max_size=8)), *draw(ends_of_streams)]
+    texts = [
+        each if isinstance(each, str) else json.dumps(name | each)
+        for each, name in zip(chunks, cycle(names), strict=False)
+    ]
+    data = "".join([f"data: {each}{gap}" for each in texts]).encode()
+    return data[: len(data) - draw(st.sampled_from([0, 0, 1, 2, 9]))]
+
+
+@pytest.mark.hypothesis
+@given(data=streams(), places=st.lists(st.integers(0, 4000), max_size=6), has_tools=st.booleans())
+def test_a_reply_means_what_it_means_by_the_long_way(data, places, has_tools):
+    chunks = cut(data, places)
+    passed, ends = pass_on("chat", chunks, has_tools=has_tools)
+    expected, expected_ends = answer_of("chat", decoded("chat"), chunks)
+    assert facts(read("chat", passed)) == facts(read("chat", expected))
+    assert ends == expected_ends
+    assert passed.count(b"data: [DONE]") == passed.startswith(b"data: ")
 
 
 @pytest.mark.parametrize("halves", [('"\\ud83d"', '"\\ude00"'), ('"a\\ud83d"', '"\\ude00b"')])
@@ -355,7 +497,7 @@ def test_the_halves_of_a_character_are_joined(halves):
     frames = [each.replace('"FIRST"', halves[0]).replace('"SECOND"', halves[1]) for each in frames]
     data = "".join([f"data: {each}\n\n" for each in [*frames, "[DONE]"]]).encode()
     passed, _ = pass_on("chat", [data])
-    assert facts(read_long("chat", passed)) == facts(read_long("chat", data))
+    assert facts(read("chat", passed)) == facts(read("chat", data))
     assert "😀".encode() in passed or b"\\ud83d\\ude00" in passed
     assert b'\\ud83d"' not in passed
 
@@ -365,13 +507,13 @@ def test_each_frame_has_the_names_of_the_gateway():
     chunks = [each | name for each, name in zip(said("x", "y", "z"), names, strict=False)]
     data = "".join([f"data: {json.dumps(each)}\n\n" for each in chunks]).replace("org/b", "org\\/b")
     passed, _ = pass_on("chat", [data.encode()])
-    frames = [json.loads(each[6:]) for each in passed.decode().split("\n\n") if each.startswith("data: {")]
+    frames = [json.loads(each[6:]) for each in passed.decode().split("\n\n") if "choices" in each]
     assert {(each["id"], each["model"]) for each in frames[1:]} == {("ours", "m")}
 
 
 def test_text_arrives_at_once_after_chunks_with_unknown_fields():
     empty, text = [{**HEAD, **chunk(content=each, mood="calm")} for each in ("", "Hi")]
-    passing = PassThrough(get_wire("chat"), CONTEXT, ClientView("ours", "m"), has_tools=False, long_way=pipe)
+    passing = PassThrough(get_wire("chat"), CONTEXT, ClientView("ours", "m"), has_tools=False)
     events = [
         event for each in (empty, empty, text) for event in passing.feed(f"data: {json.dumps(each)}\n\n".encode())
     ]
@@ -388,7 +530,7 @@ def test_bytes_that_are_not_utf8_do_not_reach_the_client():
 
 def test_a_frame_without_an_end_is_refused():
     begin = "".join(FRAMES["chat"](["Hi"], "\n\n")[:2]).encode()
-    passing = PassThrough(get_wire("chat"), CONTEXT, ClientView("ours", "m"), has_tools=False, long_way=pipe)
+    passing = PassThrough(get_wire("chat"), CONTEXT, ClientView("ours", "m"), has_tools=False)
     passing.feed(begin)
     passing.feed(b"data: " + b"x" * 2**23)
     with pytest.raises(ProviderError, match="a frame of the stream is larger than"):

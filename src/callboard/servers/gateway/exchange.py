@@ -26,7 +26,6 @@ from callboard.core import (
     InvocationIncomplete,
     InvocationStarted,
     Note,
-    Pipe,
     ReasoningPiece,
     RefusalPiece,
     ReplyEnded,
@@ -216,12 +215,10 @@ class ReplyObserver(ExchangeObserver):
         if record.log_entry is not None:
             self._add = record.log_entry.open_reply(model, prepared, plan, response, record=record)
 
-    def open_passage(
-        self, wire: Wire, context: DecodeContext, request: Request, long_way: Callable[[], Pipe]
-    ) -> PassThrough | None:
+    def open_passage(self, wire: Wire, context: DecodeContext, request: Request) -> PassThrough | None:
         if self._record.view is None or self._on_frame is not None:
             return None
-        return PassThrough(wire, context, self._record.view, has_tools=bool(request.tools), long_way=long_way)
+        return PassThrough(wire, context, self._record.view, has_tools=bool(request.tools))
 
     def on_bytes(self, data: bytes) -> None:
         if self._add is not None:

@@ -4,18 +4,18 @@ The request always goes the long way. The decoder of the wire still finds the us
 but the later stages and the client's encoder are skipped. So clients also get fields that decoding loses, such as
 annotations. The reply's identifier and the model's name become the gateway's.
 
-The conditions are in `may_pass`, in `HttpModel.changes_reply`, and in `PassThrough` for the first token. No reply loses
-the repairs that its profile asks for, or that the decoder of Chat Completions makes in calls.
+`may_pass` and `HttpModel.changes_reply` decide whether a reply may be passed. From the first frame that clients may
+not know, the events are encoded as usual. On Chat Completions, that is the first call: some servers send calls
+without identifiers, or all calls at index 0, and the decoder repairs them. Calls of Messages are passed.
 
-Laws: nothing is sent before the first token has decided, so the long way can read the same bytes again. Frames arrive as
-the gateway writes its own, without comments or other fields. The client's bytes do not depend on how the backend's bytes
-were split.
+Laws: nothing is sent before the first token, so a failure before it has its status. Frames arrive as the gateway writes
+its own, without comments or other fields. The client's bytes do not depend on how the backend's bytes were split.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
@@ -24,7 +24,7 @@ import msgspec
 from callboard import core
 from callboard.errors import ProviderError
 from callboard.providers.http_exchange import PassedReply
-from callboard.text.sse import Frame, SSEDecoder
+from callboard.text.sse import Frame, SSEDecoder, encode_frame
 from callboard.text.surrogates import join_halves
 from callboard.wires import Wire
 from callboard.wires.common.reply_stream import DecodeContext
@@ -36,8 +36,6 @@ if TYPE_CHECKING:
 
 MAX_BYTES: Final = 256 * 1024 * 1024
 """Maximum bytes of a passed stream. A frame of a few characters of text has about 200 bytes."""
-_MAX_HELD: Final = 64 * 1024
-"""Maximum bytes of a stream before its first token. A longer beginning takes the long way."""
 _MAX_TAIL: Final = 16 * 1024
 """Maximum bytes of an unfinished frame that is looked at again with the next bytes."""
 _GAP: Final = b"\n\n"
@@ -45,13 +43,16 @@ _TEXT_KEY: Final = re.compile(rb'"(?:content|text|thinking|reasoning_content|obf
 _STRING: Final = re.compile(rb'"(?:[^"\\\x00-\x1f]++|\\(?:["\\/bfnrt]|u(?![dD][89a-fA-F])[0-9a-fA-F]{4}))*+"')
 """A JSON string without surrogates, whose other half may be in another frame."""
 _SURROGATE: Final = re.compile(r"\\u[dD][89a-fA-F]")
-_NO_CHOICES: Final = re.compile(r'"choices": ?\[\]')
-_COUNTS: Final = re.compile(r'"usage": ?\{')
-_BEFORE_TOKENS: Final = frozenset({core.ReplyStarted, core.ReplyExtra, core.Usage})
+_NO_CHOICES: Final = re.compile(r'"choices":\s*\[\s*\]')
+_COUNTS: Final = re.compile(r'"usage":\s*\{')
+_NEVER: Final = re.compile("(?!)")
+_ODD_CHAT: Final = (
+    r'"(?:reasoning|function_call)":\s*(?:\{|"[^"])|"tool_calls":\s*\[\s*\{'
+    r'|"(?:delta|message)":\s*\{[^\[{]*"content":\s*\['
+)
 _PIECES: Final = frozenset({core.TextPiece, core.ReasoningPiece, core.RefusalPiece, core.Logprobs, core.ReplyExtra})
-_WITHOUT_CALLS: Final = _PIECES | {core.ReplyStarted, core.Usage, core.ReplyEnded}
-_WITH_CALLS: Final = _WITHOUT_CALLS | {core.InvocationStarted, core.ArgumentsPiece, core.InvocationEnded}
-_ENDS: Final[frozenset[type]] = frozenset({core.ReplyEnded, core.ReplyFailed})
+_BEFORE_TOKENS: Final = frozenset({core.ReplyStarted, core.ReplyExtra, core.Usage})
+_ENDS: Final = (core.ReplyEnded, core.ReplyFailed)
 
 
 class _Format(msgspec.Struct, frozen=True):
@@ -61,26 +62,28 @@ class _Format(msgspec.Struct, frozen=True):
     """The last frame of a stream."""
     reason: re.Pattern[str]
     """Finds the reason for the end. Without a reason, the gateway writes the end."""
-    lacks: frozenset[type] = _ENDS
-    """Events that are encoded if the backend does not write the end."""
-    odd: re.Pattern[str] = re.compile("(?!)")
-    """Finds fields that the long way renames, and text that it joins."""
+    odd: re.Pattern[str] = _NEVER
+    """Finds fields that the long way renames, text that it joins, and calls that it repairs."""
+    odd_frame: re.Pattern[str] = _NEVER
+    """The same for a frame: also finds a whole message, which the long way splits."""
     has_names: bool = True
     """True if each frame has the name of its event."""
+    ends_with_usage: bool = True
+    """True if the end of a stream contains the usage."""
 
 
 _FORMATS: Final[Mapping[str, _Format]] = MappingProxyType(
     {
         "chat": _Format(
             b"data: [DONE]\n\n",
-            re.compile(r'"finish_reason": ?"[^"]'),
-            odd=re.compile(r'"(?:reasoning|function_call)": ?["{]|"(?:delta|message)": ?\{[^\[{]*"content": ?\['),
+            re.compile(r'"finish_reason":\s*"[^"]'),
+            odd=re.compile(_ODD_CHAT),
+            odd_frame=re.compile(_ODD_CHAT + r'|"message":\s*\{'),
             has_names=False,
+            ends_with_usage=False,
         ),
         "messages": _Format(
-            b'event: message_stop\ndata: {"type":"message_stop"}\n\n',
-            re.compile(r'"stop_reason": ?"[^"]'),
-            lacks=_ENDS | {core.Usage},
+            b'event: message_stop\ndata: {"type":"message_stop"}\n\n', re.compile(r'"stop_reason":\s*"[^"]')
         ),
     }
 )
@@ -92,6 +95,7 @@ class _Names(msgspec.Struct):
     id: msgspec.Raw = msgspec.Raw()
     model: msgspec.Raw = msgspec.Raw()
     message: _Names | None = None
+    type: str = ""
 
 
 _decode_names = msgspec.json.Decoder(_Names).decode
@@ -99,10 +103,9 @@ _decode_names = msgspec.json.Decoder(_Names).decode
 
 def _read_names(text: str) -> _Names:
     try:
-        names = _decode_names(text)
+        return _decode_names(text)
     except msgspec.MsgspecError:
         return _Names()
-    return names.message or names
 
 
 class ClientView(msgspec.Struct, frozen=True):
@@ -115,6 +118,7 @@ class ClientView(msgspec.Struct, frozen=True):
 
     def replacements(self, names: _Names) -> list[tuple[bytes, bytes]]:
         """Return the bytes to replace in a frame or in a reply with these names, with their replacements."""
+        names = names.message or names
         pairs = [("id", bytes(names.id), self.identifier), ("model", bytes(names.model), self.model)]
         quoted = [(field, old, msgspec.json.encode(new)) for field, old, new in pairs if re.match(b'"[^"]', old)]
         keys = [(f'"{field}":{space}'.encode(), old, new) for field, old, new in quoted for space in ("", " ")]
@@ -132,13 +136,11 @@ def may_pass(
 ) -> bool:
     """Return whether the gateway leaves a reply as the backend writes it."""
     backend, name = candidates[0]
-    # Some servers of Chat Completions send calls without identifiers, or all calls at index 0: the decoder repairs them.
-    # On Messages, the signature of a thought is sealed with the backend's name of the model if the client has another.
-    is_plain = not decoded.tools if request.front.name == "chat" else name == decoded.model
     return (
         request.front.name in _FORMATS
         and backend.settings.wire == request.front.name
-        and is_plain
+        # On Messages, the signature of a thought is sealed with the backend's name if the client has another.
+        and (request.front.name == "chat" or name == decoded.model)
         and len(candidates) == 1  # another backend may reply after a failure
         and not decoded.hosted  # the provider's own tools
         and not settings.ensembles  # the gateway's own tools
@@ -185,32 +187,20 @@ class PassThrough:
         wire: The wire of both sides.
         context: The names for the wire's decoder.
         view: The names for the client.
-        has_tools: True if the reply may have calls. Without calls, only the first piece of each kind is returned.
-        long_way: Makes the stages that decode the reply.
+        has_tools: True if the reply may have calls: the reasoning before a call is remembered, so all events of
+            reasoning are returned. Without calls, only the first piece of each kind is returned.
     """
 
-    def __init__(
-        self,
-        wire: Wire,
-        context: DecodeContext,
-        view: ClientView,
-        *,
-        has_tools: bool,
-        long_way: Callable[[], core.Stage[bytes, core.Event]],
-    ) -> None:
+    def __init__(self, wire: Wire, context: DecodeContext, view: ClientView, *, has_tools: bool) -> None:
         self._wire, self._context, self._view = wire, context, view
         self._format = _FORMATS[wire.name]
         self._has_tools = has_tools
-        self._allowed: frozenset[type] = _WITH_CALLS if has_tools else _WITHOUT_CALLS
-        self._long_way = long_way
-        self._stages: core.Stage[bytes, core.Event] | None = None
-        """The long way, if it was taken."""
         self._frames = SSEDecoder()
         self._decoder = wire.stream_decoder(context)
-        self._held: list[bytes] | None = []
-        """The bytes before the first token, None after it."""
-        self._early: list[core.Event] = []
-        """The events before the first token."""
+        self._is_passing = True
+        """False after the last frame that is passed."""
+        self._has_token = False
+        """True if a token is in the data, so that the data is sent."""
         self._size = 0
         self._tail = b""
         """The beginning of a frame."""
@@ -224,33 +214,23 @@ class PassThrough:
         self._half = ""
         """The first half of a character whose second half may come in the next frame."""
         self._data: list[bytes] = []
+        """Frames that are not sent yet."""
+        self._events: list[core.Event] = []
+        """The events of these frames."""
         self._seen: set[type[core.Event]] = set()
         self._has_reason = False
-        self._is_over = False
 
     def feed(self, chunk: bytes, /) -> list[core.Event]:
         """Return what follows from the next bytes. Raises ProviderError `too_large`."""
-        if self._stages is not None:
-            return self._stages.feed(chunk)
         self._size += len(chunk)
         if self._size > MAX_BYTES:
             raise ProviderError(f"the reply has more than {MAX_BYTES} bytes", code="too_large")
-        if self._held is not None:
-            self._held.append(chunk)
-        events = self._read(self._frames.feed(self._pass_pieces(chunk)))
-        if self._held is None:
-            return self._take(events)
-        self._early += events
-        return [] if self._size <= _MAX_HELD else self._decline()
+        return self._take(self._read(self._frames.feed(self._pass_pieces(chunk))))
 
     def finish(self, why: core.Why = "stop", /) -> list[core.Event]:
         """Return the end of the reply."""
-        events: list[core.Event] = []
-        if self._stages is None:
-            events = self._read([*self._frames.feed(self._tail), *self._frames.finish(why)])
-        if self._held is not None:
-            events = self._decline()
-        return self._take(events + (self._stages or self._decoder).finish(why))
+        rest = self._read([*self._frames.feed(self._tail), *self._frames.finish(why)])
+        return self._take(rest + self._end(self._decoder.finish(why)))
 
     def whole(self, data: bytes) -> list[core.Event]:
         """Return the events of a reply that came whole, or none if it must take the long way."""
@@ -261,7 +241,7 @@ class PassThrough:
         events = self._wire.decode_response(text, self._context)
         if (
             not isinstance(events[-1], core.ReplyEnded)
-            or not self._allowed.issuperset(map(type, events))
+            or any(type(each) in {core.Note, core.InvocationIncomplete} for each in events)
             or any(isinstance(each, core.InvocationEnded) and each.arguments is None for each in events)
             or self._format.odd.search(text)
             or not self._format.reason.search(text)
@@ -283,7 +263,7 @@ class PassThrough:
         self._is_odd = len(tail) > _MAX_TAIL
         self._tail = b"" if self._is_odd else tail
         count = 0
-        if self._pattern is not None and not self._is_over:
+        if self._pattern is not None:
             while count < len(frames) and self._pattern.matches(frames[count]):
                 count += 1
             passed = b"".join([frame + _GAP for frame in frames[:count]])
@@ -295,63 +275,64 @@ class PassThrough:
         return rest + tail if self._is_odd else rest
 
     def _read(self, frames: Sequence[Frame]) -> list[core.Event]:
-        events: list[core.Event] = []
+        """Pass what may be passed of these frames. Return the events to encode."""
+        rest: list[core.Event] = []
         for frame in frames:
-            if not frame.data or self._is_over:
+            if not frame.data:
                 continue
             output = self._decoder.feed(frame.data)
-            if self._held is not None and not self._begin(frame, output):
-                return self._decline()
-            self._has_reason = self._has_reason or self._format.reason.search(frame.data) is not None
-            self._is_over = bool(output) and isinstance(output[-1], core.ReplyEnded | core.ReplyFailed)
-            if not self._is_over and not self._is_unwanted(frame.data, output):
-                self._write(frame, output)
-            events += [each for each in output if self._has_tools or type(each) not in self._seen]
-            self._seen.update([type(each) for each in output if type(each) in _PIECES])
-        return events
+            if output and isinstance(output[-1], _ENDS):
+                rest += self._end(output)
+            elif not self._is_passing or self._format.odd_frame.search(frame.data):
+                self._is_passing, self._pattern = False, None
+                rest += output
+            else:
+                self._pass(frame, output)
+        return rest
 
-    def _begin(self, frame: Frame, output: list[core.Event]) -> bool:
-        """Return whether this frame may be passed. The first token decides about the rest."""
-        if (self._format.has_names and not frame.event) or self._format.odd.search(frame.data):
-            return False
-        if _BEFORE_TOKENS.issuperset(map(type, output)):
-            return True
-        if not self._allowed.issuperset(map(type, output)) or isinstance(output[-1], core.ReplyEnded):
-            return False
-        self._held = None
-        return True
-
-    def _decline(self) -> list[core.Event]:
-        self._stages = self._long_way()
-        held, self._held = b"".join(self._held or ()), None
-        return self._stages.feed(held)
-
-    def _is_unwanted(self, text: str, output: list[core.Event]) -> bool:
-        """Return whether the client did not ask for this frame: the gateway asks each backend for the usage."""
-        is_usage = not output and not self._view.has_usage and _NO_CHOICES.search(text) and _COUNTS.search(text)
-        return bool(is_usage)
-
-    def _write(self, frame: Frame, output: list[core.Event]) -> None:
+    def _pass(self, frame: Frame, output: list[core.Event]) -> None:
         text = frame.data
+        self._has_reason = self._has_reason or self._format.reason.search(text) is not None
+        self._has_token = self._has_token or not _BEFORE_TOKENS.issuperset(map(type, output))
+        self._events += [each for each in output if self._has_tools or type(each) not in self._seen]
+        if self._has_token:
+            self._seen.update([type(each) for each in output if type(each) in _PIECES])
+        self._pattern = None
+        if not output and not self._view.has_usage and _NO_CHOICES.search(text) and _COUNTS.search(text):
+            return  # the gateway asks each backend for the usage, but the client did not
         if self._half or _SURROGATE.search(text):
             text, half, alone = join_halves(text, self._half)
             self._half = half or alone
-        name = f"event: {frame.event}\n" if self._format.has_names else ""
-        data = f"{name}data: {text}\n\n".encode()
         if (names := _read_names(text)) != self._names:
             self._names, self._replacements = names, self._view.replacements(names)
+        data = encode_frame(text.encode(), (frame.event or names.type).encode() if self._format.has_names else b"")
         self._data.append(_rename(data, self._replacements))
-        is_piece = len(output) == 1 and type(output[0]) in _PIECES
-        self._pattern = _FramePattern(data) if is_piece and self._held is None and not self._has_tools else None
+        is_piece = self._has_token and len(output) == 1 and type(output[0]) in _PIECES
+        if is_piece and not (self._has_tools and isinstance(output[0], core.ReasoningPiece)):
+            self._pattern = _FramePattern(data)
 
-    def _take(self, events: list[core.Event]) -> list[core.Event]:
-        """Return the data and the events since the last call."""
-        if self._stages is not None:
-            return events
-        events, self._early = [*self._early, *events], []
-        lacks = self._format.lacks if events and type(events[-1]) in _ENDS else frozenset()
-        if lacks and isinstance(events[-1], core.ReplyEnded) and self._has_reason:
+    def _end(self, output: list[core.Event]) -> list[core.Event]:
+        """End the reply with these events. Return the events to encode."""
+        if not output or not self._is_passing:
+            return output
+        self._is_passing, self._pattern = False, None
+        if self._has_reason and isinstance(output[-1], core.ReplyEnded):
+            self._has_token = True
             self._data.append(self._format.end)
-            lacks = frozenset()
+            self._events += output
+            return []
+        split = len(output) - 1
+        if self._format.ends_with_usage:
+            split -= isinstance(output[split - 1], core.Usage)
+        self._events += output[:split]
+        return output[split:]
+
+    def _take(self, rest: list[core.Event]) -> list[core.Event]:
+        """Return the data and the events since the last call, and the events to encode."""
+        if not self._has_token and not rest:
+            return []
+        events, self._events = [*self._events, *rest], []
         data, self._data = b"".join(self._data), []
-        return [PassedReply(self._wire.name, data=data, lacks=lacks), *events] if data or events else []
+        if not self._has_token or not (data or len(events) > len(rest)):
+            return events
+        return [PassedReply(self._wire.name, data=data, rest=len(rest)), *events]

@@ -160,12 +160,13 @@ class _Stream:
         is_over = exchange.record.end is not None
         passed = events[0]
         if type(passed) is PassedReply:
-            events = [event for event in events if type(event) in passed.lacks]
+            events = events[len(events) - passed.rest :]
+            if not self._has_begun:
+                self._encoder.feed(ReplyStarted())  # the client gets its frames
             if passed.data or not events:
                 await self._write([], is_over and not events, passed.data)
             if not events:
                 return
-            self._encoder.feed(ReplyStarted())  # the client has its frames
         feed = self._encoder.feed
         payloads: list[Payload] = []
         for event in events:
