@@ -44,6 +44,15 @@ async def test_a_head_and_its_body_are_one_write():
     assert recorder.writes == [b"head body", b"next"]
 
 
+async def test_much_data_is_written_at_once_so_that_the_transport_can_stop_its_sender():
+    joined, recorder = connect()
+    for _ in range(3):
+        joined.write(b"x" * 60_000)
+    assert sum(map(len, recorder.writes)) == 120_000
+    await asyncio.sleep(0)
+    assert sum(map(len, recorder.writes)) == 180_000
+
+
 async def test_closing_writes_what_is_left():
     joined, recorder = connect()
     joined.write(b"last words")

@@ -7,9 +7,12 @@ tenth of the gateway's work for a short answer.
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import Any, Final
 
 from uvicorn.protocols.http.auto import AutoHTTPProtocol
+
+_MAX_BYTES: Final = 64 * 1024
+"""Maximum bytes to hold. The transport must see more at once, because it stops senders that are too fast."""
 
 
 class JoinedWrites:
@@ -18,16 +21,20 @@ class JoinedWrites:
     def __init__(self, transport: asyncio.Transport) -> None:
         self._transport = transport
         self._data: list[bytes] = []
+        self._size = 0
         self._loop = asyncio.get_running_loop()
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._transport, name)
 
     def write(self, data: bytes) -> None:
-        """Write the data at the end of this turn."""
+        """Write the data at the end of this turn, or now if there is much of it."""
         if not self._data:
             self._loop.call_soon(self._flush)
         self._data.append(data)
+        self._size += len(data)
+        if self._size > _MAX_BYTES:
+            self._flush()
 
     def close(self) -> None:
         """Write what is left, then close."""
@@ -40,7 +47,7 @@ class JoinedWrites:
         self._transport.set_protocol(protocol)
 
     def _flush(self) -> None:
-        data, self._data = self._data, []
+        data, self._data, self._size = self._data, [], 0
         if data and not self._transport.is_closing():
             self._transport.write(data[0] if len(data) == 1 else b"".join(data))
 

@@ -109,7 +109,7 @@ def application(settings: GatewaySettings, extend: Extend | None = None) -> Star
         finally:
             await gateway.aclose()
 
-    app = _Application(
+    app = Starlette(
         routes=[*_routes(services), *(extension.routes() if extension else ())],
         lifespan=lifespan,
         middleware=[
@@ -122,18 +122,6 @@ def application(settings: GatewaySettings, extend: Extend | None = None) -> Star
     app.router.redirect_slashes = False
     app.state.services = services
     return app
-
-
-class _Application(Starlette):
-    """An application whose replies do without Starlette's layers: their endpoints answer every failure themselves."""
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http" and scope["method"] == "POST" and not self.user_middleware:
-            for route in self.routes[: len(_PATHS)]:
-                if isinstance(route, Route) and route.path == scope["path"]:
-                    await route.app(scope, receive, send)
-                    return
-        await super().__call__(scope, receive, send)
 
 
 def _routes(services: Services) -> list[Route | WebSocketRoute]:
