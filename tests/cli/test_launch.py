@@ -226,7 +226,7 @@ async def test_nothing_is_waited_for_if_nobody_wants_it(tmp_path):
 def test_a_client_that_is_not_installed(invoke, monkeypatch):
     monkeypatch.setenv("PATH", "/nowhere")
     result = invoke("launch", "claude", "--backend", "http://127.0.0.1:9/v1")
-    assert str(result.exception) == "claude: it is not installed; npm install -g @anthropic-ai/claude-code"
+    assert str(result.exception) == "claude: not installed; npm install -g @anthropic-ai/claude-code"
 
 
 @pytest.mark.parametrize("signs", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])

@@ -74,7 +74,7 @@ def launch(options: LaunchOptions) -> None:
         raise CallerError("not a client", path=options.client, hint=suggest(options.client, CLIENTS))
     program = shutil.which(client.command)
     if program is None:
-        raise CallerError("it is not installed", path=client.command, hint=f"npm install -g {client.package}")
+        raise CallerError("not installed", path=client.command, hint=f"npm install -g {client.package}")
     settings = options.settings()
     if settings is None:
         hint = "--backend URL names your model server, --local NAME a model on this machine"
