@@ -194,11 +194,10 @@ def describe_closest_match(text: str, text_sought: str) -> str:
             if exact == "\n".join(sought_lines):
                 # Only the end of the last line can still differ.
                 return f"{lines_name} of the file {'are' if len(sought_lines) > 1 else 'is'} the same but for what ends the last line"
-            if len(exact) <= _EXACT:
-                return f"{lines_name} of the file {_differ_verb(sought_lines)} in {difference} only; this is exactly what the file has:\n{exact}"
-            return f"{lines_name} of the file {_differ_verb(sought_lines)} in {difference} only"
-    start = _closest_by_lines(lines, sought_lines)
-    if start is None:
+            verb = "differs" if len(sought_lines) == 1 else "differ"
+            quoted = f"; this is exactly what the file has:\n{exact}" if len(exact) <= _EXACT else ""
+            return f"{lines_name} of the file {verb} in {difference} only{quoted}"
+    if (start := _closest_by_lines(lines, sought_lines)) is None:
         start = _closest_by_characters(lines, sought_lines)
     if start is None:
         return "nothing in the file is like it; read the file again"
@@ -207,10 +206,6 @@ def describe_closest_match(text: str, text_sought: str) -> str:
     pairs = [pair for pair in zip(there, sought_lines, strict=False) if pair[0] != pair[1]]
     differs = f"\nthe file has {pairs[0][0][:_COMPARED]!r} where {pairs[0][1][:_COMPARED]!r} was given" if pairs else ""
     return f"the nearest is {format_line_range(start + 1, len(there))}:\n{number_lines(there, start + 1)}{differs}"
-
-
-def _differ_verb(sought: Sequence[str]) -> str:
-    return "differs" if len(sought) == 1 else "differ"
 
 
 def _find(lines: Sequence[str], sought: Sequence[str], *, whole: bool) -> int | None:

@@ -7,7 +7,6 @@ name and count them. If a harness prints no result, its process ended within a t
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from typing import Final
 
 import msgspec
@@ -20,6 +19,7 @@ from callboard.coding.test_runners.report import (
     Selection,
     Tally,
     TestOutput,
+    decode_json,
     format_location,
     join_message,
 )
@@ -64,10 +64,6 @@ def _command(selection: Selection, folder: ProjectFolder) -> list[str]:
     return [*command, *([selection.run] if selection.run else [])]
 
 
-def _record(command: Sequence[str], _reports: str, _folder: ProjectFolder) -> tuple[list[str], dict[str, str]]:
-    return [*command[:2], "--message-format=json", *command[2:]], {}
-
-
 def _is_workspace(folder: ProjectFolder) -> bool:
     return "[workspace]" in folder.texts.get("Cargo.toml", "")
 
@@ -79,7 +75,7 @@ def read_cargo(output: TestOutput, folder: ProjectFolder) -> Tally:
     compiled: list[Failure] = []
     plain: list[str] = []
     for line in output.text.splitlines():
-        if line.startswith("{") and (event := _parse_event(line)) is not None:
+        if line.startswith("{") and (event := decode_json(line, _Event)) is not None:
             # The library is compiled twice, once with its tests.
             compiled += [each for each in _compiler_errors(event, folder.root) if each not in compiled]
         else:
@@ -106,13 +102,6 @@ def read_cargo(output: TestOutput, folder: ProjectFolder) -> Tally:
         complete=output.code is not None and unfinished <= 0 and is_explained,
         text="\n".join(plain),
     )
-
-
-def _parse_event(line: str) -> _Event | None:
-    try:
-        return msgspec.json.decode(line, type=_Event)
-    except (msgspec.MsgspecError, RecursionError, UnicodeError):
-        return None
 
 
 def _compiler_errors(event: _Event, root: str) -> list[Failure]:
@@ -153,7 +142,7 @@ CARGO: Final = Runner(
     kind="cargo",
     matches=lambda folder: "Cargo.toml" in folder.names,
     command=_command,
-    record=_record,
+    record=lambda command, _reports, _folder: ([*command[:2], "--message-format=json", *command[2:]], {}),
     parse=read_cargo,
     find_missing=_find_missing,
     options=frozenset({"package", "run", "module", "count", "verbose"}),

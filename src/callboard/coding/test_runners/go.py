@@ -9,8 +9,6 @@ import re
 from collections import defaultdict
 from typing import Any, Final
 
-import msgspec
-
 from callboard.coding.test_runners.report import (
     MAX_LINE,
     Failure,
@@ -19,6 +17,7 @@ from callboard.coding.test_runners.report import (
     Selection,
     Tally,
     TestOutput,
+    decode_json,
     format_location,
     join_message,
 )
@@ -94,13 +93,8 @@ def read_go(output: TestOutput, folder: ProjectFolder) -> Tally:
 
 
 def _parse_event(line: str) -> dict[str, Any]:
-    if not line.startswith("{"):
-        return {}
-    try:
-        event = msgspec.json.decode(line)
-    except (msgspec.MsgspecError, RecursionError, UnicodeError):
-        return {}
-    return event if isinstance(event, dict) and "Action" in event else {}
+    event = decode_json(line, dict[str, Any]) if line.startswith("{") else None
+    return event if event is not None and "Action" in event else {}
 
 
 def _parent(key: tuple[str, str]) -> tuple[str, str]:

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Final, TypeVar
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
 
 import msgspec
 
@@ -22,6 +23,8 @@ from callboard.coding.test_runners.report import (
     Selection,
     Tally,
     TestOutput,
+    decode_json,
+    find_locations,
     format_location,
     join_message,
     tally_exit_code,
@@ -37,16 +40,13 @@ _STEPS = re.compile(r"&&|\|\||[;|&]")
 _MISSING = re.compile(r"Cannot find (?:module|package) '((?:@[\w.-]+/)?[\w.-]+)[^']*'")
 _UNSET: Final = "no test specified"
 _SUFFIXES: Final = tuple([f".{word}.{end}" for word in ("test", "spec") for end in ("js", "mjs", "cjs", "ts")])
-_Report = TypeVar("_Report")
 _NOT_FOUND: Final = 127
 """Exit code of a shell that cannot find a program."""
 
 
 def _split_message(body: Sequence[str], root: str) -> tuple[str, str]:
     """Return the location, and the message without code and stack."""
-    places = [
-        place for line in body if (at := _STACK.fullmatch(line)) and (place := format_location(at[1], at[2], root))
-    ]
+    places = find_locations(_STACK, body, root)
     if "    Details:" in body:  # jest says at length what a file that cannot be parsed may be
         body = body[body.index("    Details:") + 1 :]
     stack = next((index for index, line in enumerate(body) if line.lstrip().startswith("at ")), len(body))
@@ -54,9 +54,9 @@ def _split_message(body: Sequence[str], root: str) -> tuple[str, str]:
     return (places[0] if places else ""), join_message(message, 12)
 
 
-def read_node(reports: Iterable[bytes], root: str) -> Tally:
+def read_node(data: bytes, root: str) -> Tally:
     """Read the JUnit XML of node's runner."""
-    return tally_cases(reports, lambda case: _node_failures(case, root))
+    return tally_cases([data], lambda case: _node_failures(case, root))
 
 
 def _node_failures(case: JunitCase, root: str) -> list[Failure]:
@@ -87,35 +87,29 @@ class _JestReport(msgspec.Struct, rename="camel"):
     test_results: tuple[_JestFile, ...]
 
 
-def read_jest(reports: Iterable[bytes], root: str) -> Tally:
+def read_jest(data: bytes, root: str) -> Tally:
     """Read the JSON of jest; vitest writes the same."""
-    passed = failed = skipped = errors = 0
+    report = decode_json(data, _JestReport)
+    if report is None:
+        return Tally()
+    states = Counter(each.status for file in report.test_results for each in file.assertion_results)
     failures: list[Failure] = []
-    is_read, complete = False, True
-    for data in reports:
-        report = _decode(data, _JestReport)
-        if report is None:
-            complete = False
-            continue
-        is_read = True
-        for file in report.test_results:
-            states = [each.status for each in file.assertion_results]
-            passed += states.count("passed")
-            failed += states.count("failed")
-            skipped += sum(state not in {"passed", "failed"} for state in states)
-            if file.status == "failed" and "failed" not in states:
-                errors += 1
-                place, message = _split_message((file.message or "").splitlines(), root)
-                name = file.name.removeprefix(f"{root.rstrip('/')}/")
-                failures.append(Failure(name, place or format_location(file.name, "1", root), message))
-            failures += [_jest_failure(each, root) for each in file.assertion_results if each.status == "failed"]
+    errors = 0
+    for file in report.test_results:
+        failed = [each for each in file.assertion_results if each.status == "failed"]
+        failures += [_jest_failure(each, root) for each in failed]
+        if file.status == "failed" and not failed:
+            errors += 1
+            place, message = _split_message((file.message or "").splitlines(), root)
+            name = file.name.removeprefix(f"{root.rstrip('/')}/")
+            failures.append(Failure(name, place or format_location(file.name, "1", root), message))
     return Tally(
-        passed=passed,
-        failed=failed,
-        skipped=skipped,
+        passed=states["passed"],
+        failed=states["failed"],
+        skipped=states.total() - states["passed"] - states["failed"],
         errors=errors,
         failures=tuple(failures),
-        complete=is_read and complete,
+        complete=True,
     )
 
 
@@ -142,28 +136,22 @@ class _MochaReport(msgspec.Struct):
     pending: tuple[_MochaTest, ...] = ()
 
 
-def read_mocha(reports: Iterable[bytes], root: str) -> Tally:
+def read_mocha(data: bytes, root: str) -> Tally:
     """Read the JSON of mocha."""
-    decoded = [_decode(data, _MochaReport) for data in reports]
-    whole = [each for each in decoded if each is not None]
+    report = decode_json(data, _MochaReport)
+    if report is None:
+        return Tally()
     failures = []
-    for each in [test for report in whole for test in report.failures]:
+    for each in report.failures:
         place, message = _split_message((each.err.stack or each.err.message).splitlines(), root)
         failures.append(Failure(each.full_title, place or format_location(each.file or "", "1", root), message))
     return Tally(
-        passed=sum(len(each.passes) for each in whole),
+        passed=len(report.passes),
         failed=len(failures),
-        skipped=sum(len(each.pending) for each in whole),
+        skipped=len(report.pending),
         failures=tuple(failures),
-        complete=bool(whole) and len(whole) == len(decoded),
+        complete=True,
     )
-
-
-def _decode(data: bytes, kind: type[_Report]) -> _Report | None:
-    try:
-        return msgspec.json.decode(data, type=kind)
-    except (msgspec.MsgspecError, RecursionError, UnicodeError):
-        return None
 
 
 class Framework(msgspec.Struct, frozen=True, kw_only=True):
@@ -175,7 +163,7 @@ class Framework(msgspec.Struct, frozen=True, kw_only=True):
     """The options that ask for a report file in a folder."""
     environment: Callable[[str], Mapping[str, str]] = lambda _: {}
     """The variables that ask for a report file."""
-    read: Callable[[Iterable[bytes], str], Tally]
+    read: Callable[[bytes, str], Tally]
     once: tuple[str, ...] = ()
     """The arguments of a single run, without a watch."""
     verbose: tuple[str, ...] = ()
@@ -297,7 +285,7 @@ def read_npm(output: TestOutput, folder: ProjectFolder) -> Tally:
     for name, data in output.reports.items():
         framework = FRAMEWORKS.get(name.partition(".")[0])
         if framework is not None:
-            return framework.read([data], folder.root)
+            return framework.read(data, folder.root)
     script = _get_script(folder, "test")
     if script and not _find_framework(script):
         return tally_exit_code(output)

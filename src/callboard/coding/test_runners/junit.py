@@ -127,13 +127,11 @@ class _JunitReader:
             self._room -= len(text)
 
 
-def tally_cases(
-    files: Iterable[bytes], make_failures: Callable[[JunitCase], list[Failure]], *, complete: bool = True
-) -> Tally:
+def tally_cases(files: Iterable[bytes], make_failures: Callable[[JunitCase], list[Failure]]) -> Tally:
     """Count the cases of report files. A file that is not a report makes the tally incomplete."""
     counts = dict.fromkeys(_WORST, 0)
     failures: list[Failure] = []
-    is_read = False
+    is_read, complete = False, True
     for data in files:
         try:
             cases = parse_junit(data)

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from typing import Final, get_args
 
 from msgspec.structs import replace
 
-from callboard.coding.test_runners.python import ask_pytest, read_nested
+from callboard.coding.test_runners.python import read_nested, record_pytest
 from callboard.coding.test_runners.report import (
     MAX_LINE,
     Failure,
@@ -41,10 +40,6 @@ def _command(selection: Selection, folder: ProjectFolder) -> list[str]:
     return ["make", "--no-print-directory", *where, target]
 
 
-def _record(command: Sequence[str], reports: str, _folder: ProjectFolder) -> tuple[list[str], dict[str, str]]:
-    return [*command], ask_pytest(reports)
-
-
 def read_make(output: TestOutput, folder: ProjectFolder) -> Tally:
     """Read pytest's report files, else make's exit code; the output names the places of errors."""
     tally = read_nested(output, folder)
@@ -67,7 +62,7 @@ MAKE: Final = Runner(
     kind="make",
     matches=lambda folder: bool(find_target(folder)),
     command=_command,
-    record=_record,
+    record=record_pytest,
     parse=read_make,
     find_missing=_find_missing,
     options=frozenset({"package", "script", "module", "count"}),

@@ -13,12 +13,12 @@ import re
 import shlex
 import shutil
 import tomllib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from importlib.resources import files
 from typing import Final
 
 import msgspec
+from msgspec.structs import replace
 
 from callboard.coding.test_runners.junit import JunitCase, tally_cases
 from callboard.coding.test_runners.report import (
@@ -29,7 +29,7 @@ from callboard.coding.test_runners.report import (
     Selection,
     Tally,
     TestOutput,
-    format_location,
+    find_locations,
     join_message,
     tally_exit_code,
 )
@@ -37,7 +37,7 @@ from callboard.coding.test_runners.report import (
 # Lines with E or > are messages and code; after a place stands the function or the exception.
 _AT = re.compile(r"(?![E>]\s)(\S[^\n]*?\.[A-Za-z]\w*):(\d+): ?(?:in .*|[\w.]*)")
 _TEST = re.compile(r"test_.*\.py", re.DOTALL)
-_FRAME = re.compile(r'\s*File "([^"\n]+)", line (\d+)')
+_FRAME = re.compile(r'\s*File "([^"\n]+)", line (\d+).*')
 _IMPORT = re.compile(r"ModuleNotFoundError: No module named '(\w+)")
 _WORD = re.compile(r"[A-Za-z0-9][\w.-]*")
 
@@ -80,27 +80,19 @@ def _unittest_command(selection: Selection, folder: ProjectFolder) -> list[str]:
     return [*command, "discover", *options, "-s", start, *top]
 
 
-def _tox_command(selection: Selection, _folder: ProjectFolder) -> list[str]:
-    chosen = ["-e", selection.script] if selection.script else []
-    return ["tox", "run", "--skip-missing-interpreters", "true", *chosen]
+def _environment_command(*command: str) -> Callable[[Selection, ProjectFolder], list[str]]:
+    """Return how to start tox or nox; the last word is the option that chooses an environment."""
+    return lambda selection, _: [*command[:-1], *([command[-1], selection.script] if selection.script else [])]
 
 
-def _nox_command(selection: Selection, _folder: ProjectFolder) -> list[str]:
-    return ["nox", "--no-error-on-missing-interpreters", *(["-s", selection.script] if selection.script else [])]
-
-
-def ask_pytest(reports: str) -> dict[str, str]:
+def record_pytest(command: Sequence[str], reports: str, _folder: ProjectFolder) -> tuple[list[str], dict[str, str]]:
     """Return the variables with which each pytest writes its report, one file for each environment of tox."""
     # pytest fills in the name of the environment.
     path = shlex.quote(f"{reports}/pytest-$TOX_ENV_NAME.xml")
-    return {
+    return [*command], {
         "PYTEST_ADDOPTS": f"--junitxml={path} -o junit_family=xunit1 -o junit_logging=no",
         "TOX_OVERRIDE": "testenv.pass_env+=PYTEST_ADDOPTS",
     }
-
-
-def _record_pytest(command: Sequence[str], reports: str, _folder: ProjectFolder) -> tuple[list[str], dict[str, str]]:
-    return [*command], ask_pytest(reports)
 
 
 def _record_unittest(command: Sequence[str], reports: str, folder: ProjectFolder) -> tuple[list[str], dict[str, str]]:
@@ -109,11 +101,6 @@ def _record_unittest(command: Sequence[str], reports: str, folder: ProjectFolder
 
 
 UNITTEST_SCRIPT: Final = "write_unittest_report.py"
-
-
-def read_script(name: str) -> bytes:
-    """Return the source of a script that runs in the sandbox."""
-    return files("callboard.coding.test_runners").joinpath(name).read_bytes()
 
 
 def read_pytest(output: TestOutput, folder: ProjectFolder) -> Tally:
@@ -140,15 +127,8 @@ def _pytest_failures(case: JunitCase, folder: ProjectFolder) -> list[Failure]:
 
 def _pytest_failure(name: str, body: list[str], root: str) -> Failure:
     message = [line[1:].removeprefix("   ") for line in body if line.startswith(("E ", "E\t")) or line == "E"]
-    places = [
-        place
-        for line in body
-        if (match := _AT.fullmatch(line)) and (place := format_location(match[1], match[2], root))
-    ]
-    # Lines in a file that is not Python.
-    places += [
-        place for line in message if (at := _FRAME.match(line)) and (place := format_location(at[1], at[2], root))
-    ]
+    # Frames in a message are lines of a file that is not Python.
+    places = find_locations(_AT, body, root) + find_locations(_FRAME, message, root)
     if not message:
         message = [line for line in body if not line.startswith("---")]
     return Failure(name, places[-1] if places else "", join_message(message))
@@ -163,11 +143,7 @@ def _unittest_failures(case: JunitCase, root: str) -> list[Failure]:
     failures = []
     for problem in case.problems:
         body = problem.text.splitlines()
-        places = [
-            place
-            for line in body
-            if (match := _FRAME.match(line)) and (place := format_location(match[1], match[2], root))
-        ]
+        places = find_locations(_FRAME, body, root)
         frames = [index for index, line in enumerate(body) if _FRAME.match(line)]
         # The message follows the last frame and its line of code.
         message = body[frames[-1] + 1 :] if frames else body
@@ -201,9 +177,9 @@ def _find_requirements(folder: ProjectFolder) -> frozenset[str]:
     return frozenset(re.sub(r"[-.]+", "_", name).lower() for name in names)
 
 
-def find_python(folder: ProjectFolder) -> str:
-    """Return the path of the interpreter that runs a folder's tests."""
-    return shutil.which(folder.python, path=folder.search_path or None) or folder.python
+def _describe_missing(name: str, folder: ProjectFolder) -> str:
+    python = shutil.which(folder.python, path=folder.search_path or None) or folder.python
+    return f"{name} is not installed in {python}; {python} -m pip install {name} installs it"
 
 
 def _find_missing_dependency(tally: Tally, folder: ProjectFolder) -> str:
@@ -214,22 +190,19 @@ def _find_missing_dependency(tally: Tally, folder: ProjectFolder) -> str:
     for failure in tally.failures:
         match = _IMPORT.search(failure.message)
         if match and match[1].lower() in requirements:
-            python = find_python(folder)
-            return f"{match[1]} is not installed in {python}; {python} -m pip install {match[1]} installs it"
+            return _describe_missing(match[1], folder)
     return ""
 
 
 def _find_missing_pytest(output: TestOutput, tally: Tally, folder: ProjectFolder) -> str:
-    python = find_python(folder)
     if output.code == 1 and not output.reports and output.text.rstrip().endswith("No module named pytest"):
-        return f"pytest is not installed in {python}; {python} -m pip install pytest installs it"
+        return _describe_missing("pytest", folder)
     return _find_missing_dependency(tally, folder)
 
 
 def _find_missing_in_unittest(_output: TestOutput, tally: Tally, folder: ProjectFolder) -> str:
     if any("No module named 'pytest'" in failure.message for failure in tally.failures):
-        python = find_python(folder)
-        return f"pytest is not installed in {python}; {python} -m pip install pytest installs it"
+        return _describe_missing("pytest", folder)
     return _find_missing_dependency(tally, folder)
 
 
@@ -253,15 +226,6 @@ def has_tox(folder: ProjectFolder) -> bool:
     return "tox.ini" in folder.names or any(table in texts.get(name, "") for name, table in tables)
 
 
-_ENVIRONMENT: Final[Mapping[str, str]] = {
-    "PYTHONDONTWRITEBYTECODE": "1",
-    "PYTHONUNBUFFERED": "1",
-    "PY_COLORS": "0",
-    "NO_COLOR": "1",
-}
-_OPTIONS: Final = frozenset({"package", "run", "module", "count", "verbose"})
-
-
 def _covers(folder: ProjectFolder) -> frozenset[Kind]:
     """A run covers the folders below unless the settings name the folders of tests."""
     return frozenset(() if any("testpaths" in text for text in folder.texts.values()) else {"python"})
@@ -272,47 +236,35 @@ PYTEST: Final = Runner(
     kind="python",
     matches=is_python,
     command=_pytest_command,
-    record=_record_pytest,
+    record=record_pytest,
     parse=read_pytest,
     find_missing=_find_missing_pytest,
-    options=_OPTIONS,
+    options=frozenset({"package", "run", "module", "count", "verbose"}),
     manifests=PYTHON_MANIFESTS,
-    environment=_ENVIRONMENT,
+    environment={"PYTHONDONTWRITEBYTECODE": "1", "PYTHONUNBUFFERED": "1", "PY_COLORS": "0", "NO_COLOR": "1"},
     covers=_covers,
 )
-TOX: Final = Runner(
+TOX: Final = replace(
+    PYTEST,
     name="tox",
-    kind="python",
     matches=has_tox,
-    command=_tox_command,
-    record=_record_pytest,
+    command=_environment_command("tox", "run", "--skip-missing-interpreters", "true", "-e"),
     parse=read_nested,
     find_missing=_find_missing_program("tox"),
     options=frozenset({"script", "count"}),
-    environment=_ENVIRONMENT,
-    covers=_covers,
 )
-NOX: Final = Runner(
+NOX: Final = replace(
+    TOX,
     name="nox",
-    kind="python",
     matches=lambda folder: "noxfile.py" in folder.names,
-    command=_nox_command,
-    record=_record_pytest,
-    parse=read_nested,
+    command=_environment_command("nox", "--no-error-on-missing-interpreters", "-s"),
     find_missing=_find_missing_program("nox"),
-    options=frozenset({"script", "count"}),
-    environment=_ENVIRONMENT,
-    covers=_covers,
 )
-UNITTEST: Final = Runner(
+UNITTEST: Final = replace(
+    PYTEST,
     name="unittest",
-    kind="python",
-    matches=is_python,
     command=_unittest_command,
     record=_record_unittest,
     parse=read_unittest,
     find_missing=_find_missing_in_unittest,
-    options=_OPTIONS,
-    environment=_ENVIRONMENT,
-    covers=_covers,
 )

@@ -8,11 +8,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, ClassVar, Final, Literal, TypeAlias
+from typing import Any, ClassVar, Final, Literal, TypeAlias, TypeVar
 
 import msgspec
 
 Kind: TypeAlias = Literal["go", "npm", "python", "cargo", "make"]
+_Value = TypeVar("_Value")
+
+
+def decode_json(data: bytes | str, kind: type[_Value]) -> _Value | None:
+    """Decode JSON that a hostile program may have written; None if it does not fit."""
+    try:
+        return msgspec.json.decode(data, type=kind)
+    except (msgspec.MsgspecError, RecursionError, UnicodeError):
+        return None
 
 
 class Selection(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,11 +59,7 @@ class ProjectFolder(msgspec.Struct, frozen=True, kw_only=True):
 
     def json(self, name: str) -> dict[str, Any]:
         """Return a file's JSON object, empty if it has none."""
-        try:
-            value = msgspec.json.decode(self.texts.get(name, ""))
-        except (msgspec.MsgspecError, RecursionError, UnicodeError):
-            return {}
-        return value if isinstance(value, dict) else {}
+        return decode_json(self.texts.get(name, ""), dict[str, Any]) or {}
 
 
 class TestOutput(msgspec.Struct, frozen=True, kw_only=True):
@@ -261,13 +266,16 @@ def strip_terminal_codes(output: str) -> str:
 
 def format_location(path: str, line: str, root: str) -> str:
     """Format `file:line` relative to the root, "" for a file outside of the project."""
-    path = path.removeprefix("file://")
-    if root and path.startswith(f"{root.rstrip('/')}/"):
-        path = path[len(root.rstrip("/")) + 1 :]
-    path = path.removeprefix("./")
+    path = path.removeprefix("file://").removeprefix(f"{root.rstrip('/')}/" if root else "").removeprefix("./")
     if not path or path.startswith(("/", "<", "node:", "../")) or "node_modules/" in path or "site-packages/" in path:
         return ""
     return f"{path}:{line}"
+
+
+def find_locations(pattern: re.Pattern[str], lines: Iterable[str], root: str) -> list[str]:
+    """Return the locations in lines that match a pattern, whose groups are the file and the line."""
+    matches = [match for line in lines if (match := pattern.fullmatch(line))]
+    return [place for match in matches if (place := format_location(match[1], match[2], root))]
 
 
 def join_message(lines: Iterable[str], most: int = 40) -> str:

@@ -13,13 +13,14 @@ import os
 import tempfile
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from importlib.resources import files
 from pathlib import Path
 from typing import Final
 
 from msgspec.structs import replace
 
 from callboard.coding.test_runners.projects import RUNNERS, detect_runners, find_projects
-from callboard.coding.test_runners.python import UNITTEST_SCRIPT, read_script
+from callboard.coding.test_runners.python import UNITTEST_SCRIPT
 from callboard.coding.test_runners.report import (
     Failure,
     ProjectFolder,
@@ -171,7 +172,8 @@ def _open_report_folder(workspace: Workspace) -> Iterator[tuple[Path, Path]]:
         made = Path(os.path.realpath(name))
         folder = made / "reports"
         folder.mkdir()
-        (folder / UNITTEST_SCRIPT).write_bytes(read_script(UNITTEST_SCRIPT))
+        script = files("callboard.coding.test_runners").joinpath(UNITTEST_SCRIPT)
+        (folder / UNITTEST_SCRIPT).write_bytes(script.read_bytes())
         yield workspace.confinement.home or made, folder
 
 
@@ -179,11 +181,11 @@ def read_report_files(home: Path, folder: Path) -> dict[str, bytes]:
     """Read the report files in a folder that hostile commands wrote. Files out of their home, or too long, are left out."""
     reports: dict[str, bytes] = {}
     # The command may have removed the folder, or replaced it by a link.
-    with suppress(OSError, CallerError), ConfinedDirectory(str(home)) as files:
-        for name in files.names(str(folder), MAX_REPORTS):
+    with suppress(OSError, CallerError), ConfinedDirectory(str(home)) as opened:
+        for name in opened.names(str(folder), MAX_REPORTS):
             if name.endswith((".xml", ".json")):
                 with suppress(OSError):
-                    reports[name] = files.read(f"{folder}/{name}", MAX_REPORT - sum(map(len, reports.values())))
+                    reports[name] = opened.read(f"{folder}/{name}", MAX_REPORT - sum(map(len, reports.values())))
     return reports
 
 
@@ -207,11 +209,9 @@ def _merge(reports: Sequence[TestReport], projects: Sequence[ProjectFolder]) -> 
     tested = [each for each in reports if not each.not_tested] or [*reports]
     failed = next((each for each in tested if each.code != 0), tested[0])
     places = [f" in {project.path}" if project.path else "" for project in projects]
+    counts = {name: sum(getattr(each, name) for each in tested) for name in ("passed", "failed", "skipped", "errors")}
     return TestReport(
-        passed=sum(each.passed for each in tested),
-        failed=sum(each.failed for each in tested),
-        skipped=sum(each.skipped for each in tested),
-        errors=sum(each.errors for each in tested),
+        **counts,
         failures=tuple(failure for each in tested for failure in each.failures),
         complete=all(each.complete for each in tested),
         runner=f"{len(projects)} projects",

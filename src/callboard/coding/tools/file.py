@@ -100,19 +100,16 @@ def append_text(context: Context, path: str, content: str) -> str:
 
 
 def _write(context: Context, path: str, content: str) -> str:
-    workspace = get_workspace(context)
+    workspace, text = get_workspace(context), normalize_newlines(content)
+    lines = split_lines(text)
     with workspace.edit_lock:
         try:
             opened = open_text(workspace, path)
+            data = encode_file(opened.file.apply(Change(text, (Span(1, len(opened.lines), len(lines)),))))
         except FileNotFoundError:
             data = encode_file(TextFile(content))
-            workspace.files.write(path, data)
-            workspace.seen.record(workspace.files.canonical(path), 1, split_lines(normalize_newlines(content)))
-            return f"Wrote {len(data)} bytes to {escape(path)}"
-        text = normalize_newlines(content)
-        new = opened.file.apply(Change(text, (Span(1, len(opened.lines), len(split_lines(text))),)))
-        data = encode_file(new)
         workspace.files.write(path, data)
-        workspace.seen.forget(opened.canonical_path)
-        workspace.seen.record(opened.canonical_path, 1, split_lines(text))
+        canonical_path = workspace.files.canonical(path)
+        workspace.seen.forget(canonical_path)
+        workspace.seen.record(canonical_path, 1, lines)
         return f"Wrote {len(data)} bytes to {escape(path)}"

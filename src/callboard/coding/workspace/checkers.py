@@ -12,6 +12,8 @@ from typing import Final, TypeVar
 
 import msgspec
 
+from callboard.coding.test_runners.report import decode_json
+
 _VALUE = TypeVar("_VALUE")
 _TSC = re.compile(r"(\S[^\n(]*)\((\d+),\d+\): error (TS\d+): (.*)")
 _VET = re.compile(r"(?:vet: )?(\S+?\.go):(\d+)(?::\d+)?: (.*)")
@@ -46,8 +48,8 @@ class Checker(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     settings: Mapping[str, str]
     """The files with its settings, and the text that such a file must have; "" for any."""
-    command: Callable[[str, str], tuple[str, ...]]
-    """Returns the command for a Python interpreter and a folder for caches."""
+    words: str
+    """The words of its command; `{python}` is the interpreter and `{cache}` a folder for caches."""
     parse: Callable[[str], list[CheckFinding] | None]
     """Reads the output; None if there is no report in it."""
     install: str
@@ -58,6 +60,10 @@ class Checker(msgspec.Struct, frozen=True, kw_only=True):
     def is_configured(self, texts: Mapping[str, str]) -> bool:
         """Return whether the settings files of a folder, by name, have settings of this checker."""
         return any(name in texts and part in texts[name] for name, part in self.settings.items())
+
+    def command(self, python: str, cache: str) -> list[str]:
+        """Return the command."""
+        return [word.format(python=python, cache=cache) for word in self.words.split()]
 
 
 class _Mypy(msgspec.Struct):
@@ -115,24 +121,17 @@ class _VetFinding(msgspec.Struct):
     message: str
 
 
-def _decode(text: str, kind: type[_VALUE]) -> _VALUE | None:
-    try:
-        return msgspec.json.decode(text, type=kind)
-    except (msgspec.MsgspecError, RecursionError, UnicodeError):
-        return None
-
-
 def _decode_after_warnings(text: str, kind: type[_VALUE]) -> _VALUE | None:
     """Decode the JSON that may follow a few lines of warnings."""
     starts = [0, *(match.end() for match in re.finditer(r"\n(?=[\[{])", text[:MAX_WARNINGS]))][:MAX_STARTS]
-    values = (_decode(text[start:], kind) for start in starts)
+    values = (decode_json(text[start:], kind) for start in starts)
     return next((value for value in values if value is not None), None)
 
 
 def parse_mypy(text: str) -> list[CheckFinding] | None:
     """Read `mypy --output=json`: a line for each finding."""
     lines = [line for line in text.splitlines() if line.strip()]
-    rows = [row for line in lines if line.startswith("{") and (row := _decode(line, _Mypy))]
+    rows = [row for line in lines if line.startswith("{") and (row := decode_json(line, _Mypy))]
     findings = [
         CheckFinding(row.file, row.line, row.code or "", row.message) for row in rows if row.severity == "error"
     ]
@@ -183,7 +182,7 @@ def parse_vet(text: str) -> list[CheckFinding] | None:
     findings: list[CheckFinding] = []
     objects = re.split(r"^(?=\{$)|(?<=^\}\n)", text, flags=re.MULTILINE)
     for part in objects:
-        packages = _decode(part, dict[str, dict[str, list[_VetFinding]]]) if part.startswith("{") else None
+        packages = decode_json(part, dict[str, dict[str, list[_VetFinding]]]) if part.startswith("{") else None
         for analyzers in (packages or {}).values():
             for rule, rows in analyzers.items():
                 for row in rows:
@@ -203,10 +202,7 @@ CHECKERS: Final[tuple[Checker, ...]] = (
     Checker(
         name="mypy",
         settings={"mypy.ini": "", ".mypy.ini": "", "pyproject.toml": "[tool.mypy", "setup.cfg": "[mypy"},
-        command=lambda python, cache: (
-            *(python, "-m", "mypy", "--output=json", "--no-error-summary"),
-            *("--show-error-codes", f"--cache-dir={cache}/mypy", "."),
-        ),
+        words="{python} -m mypy --output=json --no-error-summary --show-error-codes --cache-dir={cache}/mypy .",
         parse=parse_mypy,
         install=f"{_PIP}mypy",
         suffixes=_PYTHON,
@@ -214,7 +210,7 @@ CHECKERS: Final[tuple[Checker, ...]] = (
     Checker(
         name="pyright",
         settings={"pyrightconfig.json": "", "pyproject.toml": "[tool.pyright"},
-        command=lambda python, _: (python, "-m", "pyright", "--outputjson"),
+        words="{python} -m pyright --outputjson",
         parse=parse_pyright,
         install=f"{_PIP}pyright",
         suffixes=_PYTHON,
@@ -222,9 +218,7 @@ CHECKERS: Final[tuple[Checker, ...]] = (
     Checker(
         name="ruff",
         settings={"ruff.toml": "", ".ruff.toml": "", "pyproject.toml": "[tool.ruff"},
-        command=lambda python, _: (
-            *(python, "-m", "ruff", "check", "--output-format=json", "--no-cache", "--quiet", "."),
-        ),
+        words="{python} -m ruff check --output-format=json --no-cache --quiet .",
         parse=parse_ruff,
         install=f"{_PIP}ruff",
         suffixes=_PYTHON,
@@ -232,7 +226,7 @@ CHECKERS: Final[tuple[Checker, ...]] = (
     Checker(
         name="tsc",
         settings={"tsconfig.json": ""},
-        command=lambda _python, _cache: ("node_modules/.bin/tsc", "--noEmit", "--pretty", "false"),
+        words="node_modules/.bin/tsc --noEmit --pretty false",
         parse=parse_tsc,
         install="npm install",
         suffixes=_JAVASCRIPT,
@@ -244,7 +238,7 @@ CHECKERS: Final[tuple[Checker, ...]] = (
             **{f".eslintrc{end}": "" for end in ("", ".json", ".js", ".cjs", ".yml", ".yaml")},
             "package.json": '"eslintConfig"',
         },
-        command=lambda _python, _cache: ("node_modules/.bin/eslint", "--format=json", "."),
+        words="node_modules/.bin/eslint --format=json .",
         parse=parse_eslint,
         install="npm install",
         suffixes=_JAVASCRIPT,
@@ -252,7 +246,7 @@ CHECKERS: Final[tuple[Checker, ...]] = (
     Checker(
         name="go vet",
         settings={"go.mod": ""},
-        command=lambda _python, _cache: ("go", "vet", "-json", "./..."),
+        words="go vet -json ./...",
         parse=parse_vet,
         install="https://go.dev/dl",
         suffixes=(".go",),

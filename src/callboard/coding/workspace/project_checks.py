@@ -209,9 +209,7 @@ def find_places(workspace: Workspace) -> list[CheckPlace]:
 
 
 def _from_root(finding: CheckFinding, root: str, folder: str) -> CheckFinding:
-    path = finding.path.removeprefix("./")
-    if path.startswith(f"{root}/"):
-        path = path[len(root) + 1 :]
+    path = finding.path.removeprefix("./").removeprefix(f"{root}/")
     return replace(finding, path=path if path.startswith("/") or not folder else f"{folder}/{path}")
 
 
