@@ -99,31 +99,31 @@ _ARGUMENT: Final = 20
 """Characters of MAX_SHOWN that each argument uses in addition to its text."""
 
 
-class EntryBlock:
+class EntryBlock(msgspec.Struct):
     """A part of an article: a text, a thought, a call, a result, a note, or the beginning of a round or phase.
 
     `took` says how long it took and what it cost; `call` is the call of a result.
     """
 
-    def __init__(
-        self, kind: str, title: str, text: str = "", *, error: str = "", took: str = "", call: PendingCall | None = None
-    ) -> None:
-        self.kind = kind
-        self.title = display(title, _MAX_TITLE)
-        self.error = error
-        self.took = took
-        self.call = call
-        self._whole = text
+    kind: str
+    title: str
+    whole: str = ""
+    error: str = ""
+    took: str = ""
+    call: PendingCall | None = None
+
+    def __post_init__(self) -> None:
+        self.title = display(self.title, _MAX_TITLE)
 
     @property
     def text(self) -> str:
         """The part of the text that is shown."""
-        return strip_controls(self._whole[:MAX_SHOWN])
+        return strip_controls(self.whole[:MAX_SHOWN])
 
     @property
     def hidden(self) -> int:
         """Number of characters that are not shown."""
-        return max(0, len(self._whole) - MAX_SHOWN)
+        return max(0, len(self.whole) - MAX_SHOWN)
 
     @property
     def diff(self) -> Sequence[DiffLine]:
@@ -134,7 +134,7 @@ class EntryBlock:
     @property
     def arguments(self) -> Sequence[ShownArgument]:
         """The arguments of a call, or nothing if they are not a JSON object."""
-        return show_arguments(read_object(self._whole), MAX_SHOWN) if self.kind == "call" else ()
+        return show_arguments(read_object(self.whole), MAX_SHOWN) if self.kind == "call" else ()
 
 
 class PendingCall(NamedTuple):

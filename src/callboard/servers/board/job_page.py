@@ -182,11 +182,9 @@ async def _follow(
                 pieces, draft = PieceView(job.id), []  # new entries replace the open reply on the page
                 yield PageUpdate(event="entries", data={"html": "".join(articles)}, id=f"{epoch}-{after}")
             approvals = await store.read_approvals(job.id) if asks or not job.has_ended else []
+            fresh = {**parts, "now": await _render_activity(board, common, job)}
             if (job, approvals) != seen:  # an answer to one of several calls changes only the approvals
-                fresh = await render_parts(board, common, job, approvals, is_answered=is_answered)
-            else:
-                fresh = parts
-            fresh = {**fresh, "now": await _render_activity(board, common, job)}
+                fresh |= await render_parts(board, common, job, approvals, is_answered=is_answered)
             changed = {name: markup for name, markup in fresh.items() if parts.get(name) != markup}
             seen, parts = (job, approvals), fresh
             if changed:
@@ -270,7 +268,6 @@ async def render_parts(
     If `is_answered`, the page follows an answer: it has no button at the same place, and links to the next question.
     """
     store = board.jobs.store
-    values = {**common, "job": job, "place": f"{common['base']}/jobs/{job.id}", "key": job.updated_at.timestamp()}
     approvals = sorted(approvals, key=lambda each: each.asked_at or job.created_at)
     opened = [
         (
@@ -284,28 +281,23 @@ async def render_parts(
     ]
     decided = [each for each in approvals if each.verdict]
     answers = {each.invocation.identifier: each for each in await store.read_answers(job.id)} if decided else {}
-    answered = [(each, answers.get(each.call_id)) for each in decided[-MAX_ANSWERED:]]
-    words = await _find_words(store, job) if opened else ""
-    outcome = read_outcome(await store.get(job.id)) if job.has_ended else {}
-    rounds = await store.rounds(job.id)
-    return {
-        "state": render("job_state.html", {**values, "why": describe_state(job, [each for each, *_ in opened])}),
-        "facts": render(
-            "job_facts.html",
-            {
-                **values,
-                "parent_title": await _find_title(store, job),
-                "queue": "" if job.queue == QUEUE else job.queue,
-            },
-        ),
-        "waits": render(
-            "job_waits.html",
-            {**values, "answered": answered, "opened": opened, "is_answered": is_answered, "words": words},
-        ),
-        "actions": render("job_actions.html", {**values, "is_answered": is_answered}),
-        "outcome": render("job_outcome.html", {**values, "outcome": outcome}),
-        "rounds": render("job_rounds.html", {**values, "rounds": rounds[-MOST_ROUNDS:], "most_forked": job.rounds}),
+    values = {
+        **common,
+        "job": job,
+        "place": f"{common['base']}/jobs/{job.id}",
+        "key": job.updated_at.timestamp(),
+        "why": describe_state(job, [each for each, *_ in opened]),
+        "parent_title": await _find_title(store, job),
+        "queue": "" if job.queue == QUEUE else job.queue,
+        "answered": [(each, answers.get(each.call_id)) for each in decided[-MAX_ANSWERED:]],
+        "opened": opened,
+        "is_answered": is_answered,
+        "words": await _find_words(store, job) if opened else "",
+        "outcome": read_outcome(await store.get(job.id)) if job.has_ended else {},
+        "rounds": (await store.rounds(job.id))[-MOST_ROUNDS:],
     }
+    names = ("state", "facts", "waits", "actions", "outcome", "rounds")
+    return {name: render(f"job_{name}.html", values) for name in names}
 
 
 async def _find_words(store: JobReader, job: JobSummary) -> str:

@@ -91,13 +91,17 @@ def action_routes(board: Board) -> Sequence[BaseRoute]:
         return board.redirect(request, f"/jobs/{job.id}?answered=1")
 
     async def cancel(request: Request, _: Form) -> Response:
+        """Cancel a job. If no process ran it, move the changes of a coding job onto its branch."""
+        from callboard.jobs.coding_kind import settle_cancelled  # noqa: PLC0415  # it imports the coding agents
+
         job = await board.jobs.store.request_cancel(request.path_params["job"], "cancelled on the board")
         for _attempt in range(int(_CANCEL_PATIENCE / 0.1)):
             if job.has_ended:
                 break
             await asyncio.sleep(0.1)
             job = await board.jobs.store.get(job.id)
-        await _settle(job)
+        with suppress(CallerError):  # its repository may be gone
+            await settle_cancelled(job)
         return await _lead_to(request, job)
 
     async def resume(request: Request, _: Form) -> Response:
@@ -135,14 +139,6 @@ def action_routes(board: Board) -> Sequence[BaseRoute]:
         *keep_routes(board, "/jobs/{job}/keep", read_reply),
         *(Route(f"/jobs/{{job}}/{name}", board.action(handler), methods=["POST"]) for name, handler in actions.items()),
     ]
-
-
-async def _settle(job: DurableJob) -> None:
-    """Move the changes of a coding job onto its branch if no process ran the job."""
-    from callboard.jobs.coding_kind import settle_cancelled  # noqa: PLC0415  # it imports the coding agents
-
-    with suppress(CallerError):  # its repository may be gone
-        await settle_cancelled(job)
 
 
 PAGE_SIZE: Final = 50
