@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
@@ -13,6 +12,7 @@ from starlette.routing import BaseRoute, Route
 from callboard.jobs.changed_fork import find_prompt, fork_with_change, read_changeable
 from callboard.jobs.entries import JobEntry
 from callboard.servers.board.browser import Form, read_number
+from callboard.servers.board.job_page import read_entry
 from callboard.servers.board.tests_page import list_models
 
 if TYPE_CHECKING:
@@ -21,11 +21,7 @@ if TYPE_CHECKING:
 
 def routes(board: Board) -> Sequence[BaseRoute]:
     async def show_change(request: Request) -> Response:
-        number, job = read_number(request.path_params["number"]) or 0, request.path_params["job"]
-        shown = await board.jobs.store.read_entries(job, number - 1, 1) if number else ()
-        if not shown:
-            raise HTTPException(404, "entry not found")
-        return await show_form(request, shown[0])
+        return await show_form(request, await read_entry(board, request))
 
     async def show_again(request: Request) -> Response:
         entry = await find_prompt(board.jobs.store, request.path_params["job"])

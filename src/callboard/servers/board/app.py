@@ -5,9 +5,8 @@ manager while it serves.
 
 Law: a route that changes something accepts only POST, and only with the token of the session's own forms.
 
-The table of pages is in the order of the navigation. To add a page, add a row, a module with a function `routes`, and a
-field of `BoardParts` that says if the page has something to show. Modules are imported only if their part is present:
-the jobs page needs the extra `jobs`.
+To add a page, add a row to `PAGES`, a module with a function `routes`, and a field of `BoardParts`. Modules are imported
+only if their part is present: the jobs page needs the extra `jobs`.
 """
 
 from __future__ import annotations

@@ -27,6 +27,7 @@ from callboard.core import AssistantCanister, Event
 from callboard.errors import CallerError
 from callboard.jobs.activity import find_new_pieces, read_activities, read_draft
 from callboard.jobs.declared_tools import merge_tools, read_tools
+from callboard.jobs.entries import JobEntry
 from callboard.jobs.job import QUEUE, Approval, DurableJob, JobSummary
 from callboard.jobs.queries import JobReader
 from callboard.jobs.streams import Subscription
@@ -68,11 +69,7 @@ def routes(board: Board) -> Sequence[BaseRoute]:
         return await show_job(board, request)
 
     async def show_entry(request: Request) -> Response:
-        number = read_number(request.path_params["number"]) or 0
-        entries = await board.jobs.store.read_entries(request.path_params["job"], number - 1, 1)
-        if not entries or entries[0].number != number:
-            raise HTTPException(404, "entry not found")
-        return PlainTextResponse(entries[0].line)
+        return PlainTextResponse((await read_entry(board, request)).line)
 
     async def stream(request: Request) -> Response:
         job = await board.jobs.store.read_summary(request.path_params["job"])
@@ -89,6 +86,15 @@ def routes(board: Board) -> Sequence[BaseRoute]:
         Route("/jobs/{job}/entries/{number}", show_entry),
         Route("/jobs/{job}/live", stream),
     ]
+
+
+async def read_entry(board: Board, request: Request) -> JobEntry:
+    """Return the entry that the path names. Raises HTTPException if there is none."""
+    number, job = read_number(request.path_params["number"]) or 0, request.path_params["job"]
+    shown = await board.jobs.store.read_entries(job, number - 1, 1) if number else ()
+    if not shown:
+        raise HTTPException(404, "entry not found")
+    return shown[0]
 
 
 async def show_job(

@@ -140,29 +140,25 @@ def _read_place(text: str, view: RequestView) -> int:
 
 def session_routes(board: Board) -> Sequence[BaseRoute]:
     async def show(request: Request) -> Response:
-        parts, name = await _render_session(board, board.values(request), _read_identifier(request))
-        return board.render(request, "session.html", parts=parts, name=name)
+        parts = await _render_session(board, board.values(request), _read_identifier(request))
+        session = require(board.parts.traffic).find_session(_read_identifier(request))
+        return board.render(request, "session.html", parts=parts, session=session)
 
     async def stream(request: Request) -> Response:
-        values, identifier = board.values(request), _read_identifier(request)
-
-        async def read() -> dict[str, Markup]:
-            return {"session": (await _render_session(board, values, identifier))[0]}
-
+        read = partial(_render_session, board, board.values(request), _read_identifier(request))
         return send_updates(board, request, follow_parts(board, read))
 
     return [Route("/requests/sessions/{identifier}", show), Route("/requests/sessions/{identifier}/live", stream)]
 
 
-async def _render_session(board: Board, values: Mapping[str, Any], identifier: str) -> tuple[Markup, str]:
-    """Return the markup and the title of a session, with the turns that are still in the log."""
+async def _render_session(board: Board, values: Mapping[str, Any], identifier: str) -> dict[str, Markup]:
+    """Render a session, with the turns that are still in the log."""
     session = require(board.parts.traffic).find_session(identifier)
     if session is None:
         hint = "the gateway has only its latest sessions since it started"
         raise CallerError("this session is no longer kept", path=identifier[:100], hint=hint)
     rows = await require(board.parts.traffic).turns(identifier)
-    markup = render("session_parts.html", {**values, "session": session, "rows": rows})
-    return markup, f"{session.client_name or 'Unnamed client'} {identifier[:6]}"
+    return {"session": render("session_parts.html", {**values, "session": session, "rows": rows})}
 
 
 CHARTED: Final = 5000
