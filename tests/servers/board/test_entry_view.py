@@ -14,6 +14,11 @@ def test_what_a_line_is():
     assert [line.kind for line in split_diff(DIFF)] == kinds
 
 
+def test_a_line_of_a_hunk_is_no_heading_of_a_file():
+    lines = "@@ -1,2 +1 @@\n--- a comment of SQL\n-old\n+++ new\n--- a/y\n+++ b/y\n"
+    assert [line.kind for line in split_diff(lines)] == ["hunk", "removed", "removed", "added", "file", "file"]
+
+
 @table(
     ("text", "expected"),
     [

@@ -164,13 +164,20 @@ def describe_edit(change: ChangedFile) -> FileEdited:
 
 def count_changed_lines(diff: str) -> tuple[int, int]:
     """Return the numbers of added and removed lines of a unified diff."""
-    added = removed = before = after = 0  # the last two are the lines that the hunk still has
+    marks = [mark for mark, _ in mark_lines(diff)]
+    return marks.count("+"), marks.count("-")
+
+
+def mark_lines(diff: str) -> Iterator[tuple[str, str]]:
+    """Yield the lines of a unified diff, each after its mark: "+", "-", or "" for any other line."""
+    before = after = 0  # lines that the hunk still has
     for line in diff.split("\n"):
-        if before > 0 or after > 0:
-            added += line.startswith("+")
-            removed += line.startswith("-")
-            before -= line[:1] in ("-", " ", "")  # an empty line is one whose blank was cut
-            after -= line[:1] in ("+", " ", "")
-        elif hunk := _HUNK.match(line):
-            before, after = (int(length or 1) for length in hunk.groups())
-    return added, removed
+        mark = line[:1]
+        if (before > 0 or after > 0) and mark in ("", " ", "+", "-", "\\"):
+            before -= mark in ("", " ", "-")  # an empty line is one whose blank was cut
+            after -= mark in ("", " ", "+")
+            yield mark.strip(" \\"), line
+        else:
+            hunk = _HUNK.match(line)
+            before, after = [int(length or 1) for length in hunk.groups()] if hunk else (0, 0)
+            yield "", line

@@ -22,6 +22,7 @@ import msgspec
 from markupsafe import Markup
 
 from callboard.coding.job import ModelChanged, Notice, PhaseEnded, PhaseStarted, PromptSent, Resumed
+from callboard.coding.workspace.changed_files import mark_lines
 from callboard.core import (
     ApprovalAnswered,
     ApprovalAsked,
@@ -83,8 +84,10 @@ def is_diff(text: str) -> bool:
 
 def split_diff(text: str) -> Sequence[DiffLine]:
     """Split a diff into lines. Only LF ends a line."""
-    lines = text.removesuffix("\n").split("\n")
-    return [DiffLine(next((kind for begin, kind in _KINDS if line.startswith(begin)), ""), line) for line in lines]
+    return [
+        DiffLine(next((kind for begin, kind in _KINDS if (mark or line).startswith(begin)), ""), line)
+        for mark, line in mark_lines(text.removesuffix("\n"))
+    ]
 
 
 MAX_SHOWN: Final = 16_000

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, Final
 
 import msgspec
@@ -10,8 +9,8 @@ import msgspec
 from callboard.core import Canister, ToolDeclaration
 
 PAGE_SIZE: Final = 50
-PROBLEMS: Final[Sequence[str]] = ("failed", "dropped", "repaired", "recovered")
-"""Problems that a filter of the list can select."""
+PROBLEMS: Final = {"failed": "is_failure", "dropped": "dropped", "repaired": "repaired", "recovered": "recovered"}
+"""Problems that a filter of the list can select, and the fields of a row that are true for them."""
 
 
 _CLIENTS: Final = (
@@ -131,23 +130,11 @@ class RowFilter(msgspec.Struct, frozen=True, kw_only=True):
     """Identifier of the request that the listed ones repeat."""
 
     def matches(self, row: RequestRow) -> bool:
-        named = (
-            (self.model, row.model),
-            (self.backend, row.backend),
-            (self.end, row.end),
-            (self.client, row.client_name),
-            (self.session, row.session),
-            (self.again_of, row.again_of),
-        )
-        if any(value and value != own for value, own in named):
+        if self.problem and not (self.problem in PROBLEMS and getattr(row, PROBLEMS[self.problem])):
             return False
-        problems = {
-            "failed": row.is_failure,
-            "dropped": row.dropped,
-            "repaired": row.repaired,
-            "recovered": row.recovered,
-        }
-        return not self.problem or bool(problems.get(self.problem))
+        names = {"client": "client_name"}
+        fields = {**msgspec.structs.asdict(self), "problem": ""}
+        return all(value == getattr(row, names.get(name, name)) for name, value in fields.items() if value)
 
 
 class RowPage(msgspec.Struct, frozen=True):
