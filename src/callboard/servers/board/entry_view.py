@@ -235,7 +235,10 @@ class EntryView:
     def _describe(self, item: Item, number: int) -> list[EntryBlock]:
         match item:
             case AssistantCanister(content=content):
-                return [_describe_content(each) for each in content]
+                return [
+                    EntryBlock(*_REPLIES.get(type(each), ("assistant", "Model")), _content_text(each))
+                    for each in content
+                ]
             case InvocationCanister(identifier=identifier, name=name, raw=raw, arguments=arguments):
                 argument = next((str(each) for each in (arguments or {}).values()), "")
                 self._calls[identifier] = PendingCall(name, number, display(argument, _MAX_ARGUMENT))
@@ -289,7 +292,7 @@ class PieceView:
                 if self._kind is not type(event):
                     self._kind = type(event)
                     self._count += 1
-                    title = "Reasoning" if isinstance(event, ReasoningPiece) else _TITLES["assistant"]
+                    title = "Reasoning" if isinstance(event, ReasoningPiece) else "Model"
                     begun = [{"id": f"{self._name}-{self._count}", "title": title}]
                 return [*begun, {"id": f"{self._name}-{self._count}", "text": strip_controls(text)}]
             case InvocationStarted(index=index, name=name):
@@ -320,20 +323,10 @@ def _describe_span(began_at: datetime | None, ended_at: datetime | None) -> str:
     return f"{format_seconds(max(0.0, (ended_at - began_at).total_seconds()))} s"
 
 
-def _describe_content(content: Any) -> EntryBlock:
-    match content:
-        case ReasoningContent(text=text):
-            return EntryBlock("reasoning", "Reasoning", text)
-        case RefusalContent(text=text):
-            return EntryBlock("refusal", "Model refuses", text)
-        case _:
-            return EntryBlock("assistant", _TITLES["assistant"], _content_text(content))
-
-
 def _content_text(content: Any) -> str:
     """Return the text of a content, or a description of any other content."""
     match content:
-        case TextualContent(text=text):
+        case TextualContent(text=text) | ReasoningContent(text=text) | RefusalContent(text=text):
             return text
         case PictureContent():
             return "[image]"
@@ -347,7 +340,9 @@ def _join_words(*words: Any) -> str:
     return ": ".join([str(each) for each in words if each])
 
 
-_TITLES: Final = {"assistant": "Model", "user": "User", "system": "Instructions"}
+_TITLES: Final = {"user": "User", "system": "Instructions"}
+_REPLIES: Final = {ReasoningContent: ("reasoning", "Reasoning"), RefusalContent: ("refusal", "Model refuses")}
+"""Kinds and titles of the contents of a reply that are not its answer."""
 _SIDES: Final = {"old": "removed", "old_string": "removed", "new": "added", "new_string": "added"}
 """How the arguments of edits are shown."""
 _NOTES: Final[Mapping[type, tuple[str, Callable[[Any], str]]]] = {

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import partial
+from time import monotonic
 from typing import TYPE_CHECKING, Any, Final
 
 from markupsafe import Markup
@@ -40,6 +41,8 @@ if TYPE_CHECKING:
     from callboard.servers.board.app import Board
 
 
+MODELS: Final = 200
+"""Maximum models of a backend to choose from."""
 REQUEST_LOOK_SECONDS: Final = 0.3
 """Seconds between polls of a request that is not answered yet."""
 
@@ -51,7 +54,6 @@ def request_routes(board: Board) -> Sequence[BaseRoute]:
         traffic = require(board.parts.traffic)
         view = await traffic.view(identifier)
         place = _read_place(request.query_params.get("place", ""), view)
-        backends = traffic.backends()
         markup = await _render_sides(board, board.values(request), view, dialect, place)
         return board.render(
             request,
@@ -65,8 +67,8 @@ def request_routes(board: Board) -> Sequence[BaseRoute]:
             dialects=sorted(DIALECTS),
             finding=() if view.row.is_open else await traffic.find_dialects(identifier, place),
             modes=list(MODES),
-            models=sorted({name for each in backends for name in each.models}),
-            backends=sorted({each.name for each in backends}),
+            models=sorted({name for each in traffic.backends for name in each.model_names()[:MODELS]}),
+            backends=sorted({each.name for each in traffic.backends}),
         )
 
     async def stream(request: Request) -> Response:
@@ -181,7 +183,7 @@ def routes(board: Board) -> Sequence[BaseRoute]:
             models=every.models,
             clients=every.clients,
             charts=chart_requests(every.rows, now()),
-            backends=sorted({each.name for each in require(board.parts.traffic).backends()}),
+            backends=sorted({each.name for each in require(board.parts.traffic).backends}),
         )
 
     async def stream(request: Request) -> Response:
@@ -201,7 +203,7 @@ async def _render_parts(board: Board, values: Mapping[str, Any], query: Mapping[
     traffic = require(board.parts.traffic)
     values = {
         **values,
-        "backends": traffic.backends(),
+        "backends": [(each, each.breaker.state(monotonic())) for each in traffic.backends],
         "page": await _read_page(board, query),
         "query": query,
         "sessions": {each.identifier for each in await traffic.sessions()},

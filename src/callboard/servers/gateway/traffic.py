@@ -46,7 +46,6 @@ from callboard.servers.gateway.sessions import RequestSession
 from callboard.servers.gateway.spending import ReplyCosts
 from callboard.servers.gateway.traffic_values import (
     PAGE_SIZE,
-    BackendState,
     KeptReply,
     RepeatOrder,
     ReplyReading,
@@ -123,18 +122,9 @@ class Traffic:
         """Return the dialects that find a call in answer number `place`."""
         return await asyncio.to_thread(view_dialects, self._entry(identifier), place)
 
-    def backends(self) -> list[BackendState]:
-        now = monotonic()
-        return [
-            BackendState(
-                each.name,
-                each.settings.wire,
-                each.breaker.state(now),
-                each.breaker.failures,
-                each.model_names()[:200],
-            )
-            for each in self._gateway.backends
-        ]
+    @property
+    def backends(self) -> Sequence[Backend]:
+        return self._gateway.backends
 
     async def kept_reply(self, identifier: str) -> KeptReply:
         """Return the last complete reply, to make a test of it. Raises CallerError if there is none."""

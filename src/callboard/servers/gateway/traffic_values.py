@@ -146,15 +146,6 @@ class RowPage(msgspec.Struct, frozen=True):
     clients: tuple[str, ...] = ()
 
 
-class BackendState(msgspec.Struct, frozen=True):
-    name: str
-    wire: str
-    breaker: str
-    failures: int
-    """Failures in a row, of all clients."""
-    models: tuple[str, ...]
-
-
 class RepeatOrder(msgspec.Struct, frozen=True, kw_only=True):
     """The changes for a repeated request. "" changes nothing."""
 
