@@ -23,11 +23,7 @@ from callboard.coding.agents.prompts import is_test_file
 from callboard.coding.edits.go_imports import fix_go_imports
 from callboard.coding.edits.imports import add_imports
 from callboard.coding.edits.remove_tests import cut_after_assertion, remove_failures
-from callboard.coding.edits.replace_definitions import (
-    cut_broken_end,
-    list_definitions,
-    replace_definitions,
-)
+from callboard.coding.edits.replace_definitions import cut_broken_end, list_definitions, replace_definitions
 from callboard.coding.edits.text_edits import Change, EditRefused, Span, split_lines
 from callboard.coding.outlines.languages import find_language
 from callboard.coding.test_runners import Failure

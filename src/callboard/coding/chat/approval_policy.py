@@ -26,14 +26,7 @@ from callboard.coding.workspace.workspace import Workspace
 from callboard.configuration import DescribedServer, prepare_ensembles
 from callboard.configuration.coding import Access
 from callboard.configuration.skills import SKILL
-from callboard.core import (
-    Allow,
-    Answer,
-    ApprovalAnswered,
-    InvocationCanister,
-    ResultCanister,
-    error_result,
-)
+from callboard.core import Allow, Answer, ApprovalAnswered, InvocationCanister, ResultCanister, error_result
 from callboard.errors import CallerError
 from callboard.execution import ask_approval
 from callboard.execution.result_store import READ_RESULT, RESULTS, KeptResults

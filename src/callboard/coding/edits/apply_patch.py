@@ -110,15 +110,11 @@ def _parse_plain_hunk(lines: Sequence[str], at: int, *, counted: bool) -> tuple[
 def _find_counted_end(lines: Sequence[str], at: int, old: int, new: int) -> int:
     """Return the index after a hunk of this many old and new lines."""
     while old or new:
-        tag = lines[at][:1] if at < len(lines) else NO_END
-        if tag == NO_END and at < len(lines):
-            at += 1
-            continue
-        if tag not in ("", " ", "+", "-"):
-            raise _Miscounted
-        old -= tag != "+"
-        new -= tag != "-"
-        if old < 0 or new < 0:
+        tag = lines[at][:1] if at < len(lines) else "?"
+        if tag != NO_END:
+            old -= tag != "+"
+            new -= tag != "-"
+        if tag not in ("", " ", "+", "-", NO_END) or old < 0 or new < 0:
             raise _Miscounted
         at += 1
     return at + 1 if at < len(lines) and lines[at].startswith(NO_END) else at

@@ -189,15 +189,15 @@ def _join(text: str, lines: list[str], placed: Sequence[tuple[int, Hunk]]) -> Ch
                 done += 1
                 continue
             # Neighbouring lines are one span.
-            last = spans[-1] if spans and spans[-1].start + spans[-1].removed == done + 1 else Span(done + 1, 0, 0)
-            if spans and last is spans[-1]:
-                spans.pop()
+            if not spans or spans[-1].start + spans[-1].removed != done + 1:
+                spans.append(Span(done + 1, 0, 0))
+            start, removed, added = spans[-1]
             if tag == "-":
                 done += 1
-                spans.append(last._replace(removed=last.removed + 1))
+                spans[-1] = Span(start, removed + 1, added)
             else:
                 new.append(line)
-                spans.append(last._replace(added=last.added + 1))
+                spans[-1] = Span(start, removed, added + 1)
         if done == len(lines) and hunk.ends != (True, True):
             ends = hunk.ends[1]
     new += lines[done:]

@@ -62,9 +62,7 @@ _FROM_ANYBODY_ONLINE: Final[Mapping[str, frozenset[str]]] = {
     "http.*": frozenset({"extraheader"}),
     "lfs": frozenset({"url", "pushurl"}),
 }
-_FROM_USER: Final[Mapping[str, frozenset[str]]] = {
-    "lfs": frozenset({"storage"}),
-}
+_FROM_USER: Final[Mapping[str, frozenset[str]]] = {"lfs": frozenset({"storage"})}
 _FROM_USER_ONLINE: Final[Mapping[str, frozenset[str]]] = {
     "core": frozenset({"sshcommand", "gitproxy", "askpass"}),
     "ssh": _EVERY,

@@ -134,13 +134,7 @@ def _symbol(node: Node, definition: Definition, language: Language, scopes: list
 
 _GO_TYPES: Final = {"struct_type": "struct", "interface_type": "interface"}
 _C_DECLARATORS: Final = frozenset(
-    {
-        "pointer_declarator",
-        "function_declarator",
-        "array_declarator",
-        "parenthesized_declarator",
-        "attributed_declarator",
-    }
+    [f"{kind}_declarator" for kind in ("pointer", "function", "array", "parenthesized", "attributed")]
 )
 
 

@@ -172,9 +172,7 @@ class Framework(msgspec.Struct, frozen=True, kw_only=True):
 def _ask_node(reports: str) -> Mapping[str, str]:
     # Node reads quotes in this variable as JSON strings.
     path = json.dumps(f"--test-reporter-destination={reports}/node.xml")
-    return {
-        "NODE_OPTIONS": f"--test-reporter=junit {path} --test-reporter=spec --test-reporter-destination=stdout",
-    }
+    return {"NODE_OPTIONS": f"--test-reporter=junit {path} --test-reporter=spec --test-reporter-destination=stdout"}
 
 
 FRAMEWORKS: Final[Mapping[str, Framework]] = {

@@ -12,14 +12,7 @@ import msgspec
 
 from callboard.coding.edits.apply_patch import parse_patch
 from callboard.coding.edits.hunks import FilePatch, apply_hunks
-from callboard.coding.edits.text_edits import (
-    Change,
-    EditRefused,
-    check_range,
-    parse_range,
-    replace_lines,
-    split_lines,
-)
+from callboard.coding.edits.text_edits import Change, EditRefused, check_range, parse_range, replace_lines, split_lines
 from callboard.coding.edits.text_edits import insert_lines as inserted
 from callboard.coding.tools.action_tool import ActionTool, ToolAction, action
 from callboard.coding.tools.file import SUBJECTS, FilePath, append_text
@@ -82,8 +75,7 @@ class _Planned(msgspec.Struct, frozen=True):
 
     writes: tuple[FileChange, ...]
     summary: str
-    opened: OpenedFile | None = None
-    change: Change | None = None
+    edit: tuple[OpenedFile, Change] | None = None
 
 
 def patched_paths(patches: Iterable[FilePatch]) -> list[str]:
@@ -110,9 +102,7 @@ def apply_patches(workspace: Workspace, patches: list[FilePatch]) -> str:
     write_files(workspace.files, [write for each in planned for write in each.writes])
     results: list[str] = []
     for count, part in enumerate(planned):
-        around = ""
-        if part.opened is not None and part.change is not None:
-            around = f":\n{describe_change(workspace, part.opened, part.change)}"
+        around = f":\n{describe_change(workspace, *part.edit)}" if part.edit else ""
         results.append(part.summary + around * (count < _SHOWN))
     return "\n".join(results)
 
@@ -133,22 +123,19 @@ def _plan_file(workspace: Workspace, patch: FilePatch) -> _Planned:
     path = patch.path
     if patch.kind == "add":
         _check_absent(workspace, path)
-        data = encode_file(TextFile(patch.content))
-        return _Planned(
-            (FileChange(path, None, data),), f"Added {escape(path)} ({len(split_lines(patch.content))} lines)"
-        )
+        added = FileChange(path, None, encode_file(TextFile(patch.content)))
+        return _Planned((added,), f"Added {escape(path)} ({len(split_lines(patch.content))} lines)")
     mode = workspace.files.stat(path).st_mode if patch.kind == "delete" or patch.target else None
     if patch.kind == "delete":
-        return _Planned(
-            (FileChange(path, workspace.files.read(path, MAX_BYTES), None, mode),), f"Deleted {escape(path)}"
-        )
+        deleted = FileChange(path, workspace.files.read(path, MAX_BYTES), None, mode)
+        return _Planned((deleted,), f"Deleted {escape(path)}")
     opened = open_text(workspace, path)
     change = apply_hunks(opened.file.text, patch.hunks)
     if change.text == opened.file.text and not patch.target:
         raise EditRefused("nothing would change: the file has that already")
     data = encode_file(opened.file.apply(change))
     if not patch.target:
-        return _Planned((FileChange(path, opened.data, data),), f"Updated {escape(path)}", opened, change)
+        return _Planned((FileChange(path, opened.data, data),), f"Updated {escape(path)}", (opened, change))
     _check_absent(workspace, patch.target)
     moved = (FileChange(patch.target, None, data, mode), FileChange(path, opened.data, None, mode))
     return _Planned(moved, f"Moved {escape(path)} to {escape(patch.target)}")

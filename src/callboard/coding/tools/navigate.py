@@ -8,6 +8,7 @@ from typing import Annotated, Final
 from callboard.coding.outlines import ParsedText, make_outline
 from callboard.coding.outlines.languages import NAMES, find_language
 from callboard.coding.tools.action_tool import ActionTool, action
+from callboard.coding.tools.file import SUBJECTS, FilePath
 from callboard.coding.workspace.directory_walk import is_skipped, path_sort_key, walk_directory
 from callboard.coding.workspace.file_editor import open_text
 from callboard.coding.workspace.workspace import Workspace, get_workspace
@@ -21,10 +22,8 @@ MAX_SYMBOLS: Final = 500
 _LINE: Final = 200
 
 Directory = Annotated[str, "The directory"]
-FilePath = Annotated[str, "The file's path"]
 ALIASES: Final = {"path": "directory"}
 _OF_DIRECTORY: Final = {"directory": "path"}
-_OF_FILE: Final = {"path": "path"}
 
 
 @action(aliases=ALIASES, idempotent=True, subjects=_OF_DIRECTORY)
@@ -75,7 +74,7 @@ def tree(
     return "\n".join([*(lines or ["nothing is there"]), *([f"... (limited to {MAX_ENTRIES} results)"] if more else [])])
 
 
-@action(idempotent=True, subjects=_OF_FILE)
+@action(idempotent=True, subjects=SUBJECTS)
 def outline(context: Context, path: FilePath) -> str:
     """Shows what a source file defines: functions, classes, methods, types, with their lines."""
     parsed, _ = _read_outline(get_workspace(context), path)
@@ -83,7 +82,7 @@ def outline(context: Context, path: FilePath) -> str:
     return _limit_lines(lines, "nothing is defined there", limit=MAX_SYMBOLS)
 
 
-@action(idempotent=True, subjects=_OF_FILE)
+@action(idempotent=True, subjects=SUBJECTS)
 def imports(context: Context, path: FilePath) -> str:
     """Shows what a source file imports, with the lines."""
     parsed, lines = _read_outline(get_workspace(context), path)

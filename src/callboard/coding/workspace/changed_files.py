@@ -11,6 +11,8 @@ import re
 import stat
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from difflib import SequenceMatcher
+from itertools import takewhile
+from operator import eq
 from typing import Final
 
 import msgspec
@@ -54,8 +56,9 @@ def diff_of(changes: Iterable[ChangedFile]) -> str:
 
 def unified_diff(before: Sequence[str], after: Sequence[str]) -> Iterator[str]:
     """Return the hunks of a unified diff of lines without ends. Linear outside the range of changed lines."""
-    head = _count_common(before, after)
-    tail = min(_count_common(before[::-1], after[::-1]), min(len(before), len(after)) - head)
+    # The lines that both begin and end with.
+    head = sum(takewhile(bool, map(eq, before, after)))
+    tail = sum(takewhile(bool, map(eq, reversed(before[head:]), reversed(after[head:]))))
     start = max(head - CONTEXT, 0)
     old = before[start : len(before) - tail + min(tail, CONTEXT)]
     new = after[start : len(after) - tail + min(tail, CONTEXT)]
@@ -66,20 +69,16 @@ def unified_diff(before: Sequence[str], after: Sequence[str]) -> Iterator[str]:
             ("replace", context, len(old) - rest, context, len(new) - rest),
             ("equal", len(old) - rest, len(old), len(new) - rest, len(new)),
         ]
-        groups = iter([[each for each in blocks if each[1] < each[2] or each[3] < each[4]]])
+        groups = [[each for each in blocks if each[1] < each[2] or each[3] < each[4]]]
     else:
-        groups = iter(
-            [[*each] for each in SequenceMatcher(None, old, new, autojunk=False).get_grouped_opcodes(CONTEXT)]
-        )
+        matcher = SequenceMatcher(None, old, new, autojunk=False)
+        groups = [[*each] for each in matcher.get_grouped_opcodes(CONTEXT)]
     for group in groups:
         first, last = group[0], group[-1]
         yield f"@@ -{_span(start + first[1], last[2] - first[1])} +{_span(start + first[3], last[4] - first[3])} @@"
         for kind, low, high, from_, to in group:
-            if kind == "equal":
-                yield from (f" {line}" for line in old[low:high])
-                continue
-            yield from (f"-{line}" for line in old[low:high])
-            yield from (f"+{line}" for line in new[from_:to])
+            yield from (f"{' ' if kind == 'equal' else '-'}{line}" for line in old[low:high])
+            yield from (f"+{line}" for line in new[from_:to] if kind != "equal")
 
 
 def _diff(path: str, before: bytes | None, after: bytes | None) -> Iterator[str]:
@@ -99,16 +98,6 @@ def _lines(text: str) -> list[str]:
     if lines and not text.endswith("\n"):
         lines[-1] += "\n\\ No newline at end of file"
     return lines
-
-
-def _count_common(one: Sequence[str], other: Sequence[str]) -> int:
-    """Return how many lines both begin with."""
-    count = 0
-    for first, second in zip(one, other, strict=False):
-        if first != second:
-            break
-        count += 1
-    return count
 
 
 def _span(start: int, length: int) -> str:

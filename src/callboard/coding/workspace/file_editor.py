@@ -1,9 +1,7 @@
 """Show and change one text file, and describe the change to the model.
 
-Law: lines that are shown count as seen, and lines that moved do not. No line is changed that the model has not seen as
-it is.
-
-Law: a file that is decoded and encoded is the same, byte for byte; an edit changes only the bytes of its lines.
+Laws: lines that are shown count as seen, and lines that moved do not. No line is changed that the model has not seen as
+it is. A file that is decoded and encoded is the same, byte for byte; an edit changes only the bytes of its lines.
 """
 
 from __future__ import annotations
@@ -207,9 +205,8 @@ def describe_change(workspace: Workspace, opened: OpenedFile, change: Change) ->
             shown.append(number_lines(part, begin))
     more = len(change.spans) - _SPANS
     told_more = [f"... and {more} more changes"] if more > 0 else []
-    last = change.spans[-1] if change.spans else None
     # True if lines follow the last change, counted in the old lines.
-    behind = last is not None and last.start - 1 + last.removed < len(opened.lines)
+    behind = any(span.start - 1 + span.removed < len(opened.lines) for span in change.spans[-1:])
     many = "line" if abs(shift) == 1 else "lines"
     moves = [f"What is behind that is {abs(shift)} {many} further {'down' if shift > 0 else 'up'} now."]
     around = "\n...\n".join(each for each in shown if each) or "The file is empty now."

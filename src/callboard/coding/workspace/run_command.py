@@ -66,11 +66,9 @@ async def run_command(
     environment: Mapping[str, str] | None = None,
     home: Path | None = None,
 ) -> Outcome:
-    """Runs a command in the workspace, and tells how long it has been running. Cancelling ends it.
+    """Run a command in the workspace, and report how long it has been running. Cancelling ends it.
 
-    `home` is another home for this command.
-
-    Raises SandboxUnavailable if there is no sandbox.
+    `home` is another home for this command. Raises SandboxUnavailable if there is no sandbox.
     """
     sandbox = workspace.sandbox
     if sandbox is None:
