@@ -19,10 +19,11 @@ from rich.console import Console
 from rich.text import Text
 
 from callboard.providers.local.model_files import locate
-from callboard.providers.registry import EmbeddedServer
+from callboard.providers.local.server import EmbeddedServer
 
 ROOT = Path(__file__).parent.parent
 MODEL = "qwen2.5-coder-0.5b"
+_PROGRESS = re.compile(rf"^(?:local:|{re.escape(MODEL)}:|waiting for the model:).*\n", re.MULTILINE)
 QUESTION = "What is 48213 times 9177?"
 TOOL = {
     "name": "multiply",
@@ -51,12 +52,12 @@ def main() -> None:
 
 
 def ask_callboard() -> str:
-    """Return what `callboard run` prints for the question, without the line about loading."""
+    """Return what `callboard run` prints for the question, without lines about the download, loading and waiting."""
     command = [sys.executable, "-m", "callboard", "run", "--model", f"local:{MODEL}", "--tools", "examples/first.py"]
     ran = subprocess.run(
         [*command, QUESTION], cwd=ROOT, check=True, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
     )
-    return re.sub(r"^local:.*loading\n", "", ran.stdout)
+    return _PROGRESS.sub("", ran.stdout)
 
 
 async def ask_directly() -> dict[str, Any]:
