@@ -491,6 +491,13 @@ def test_a_reply_means_what_it_means_by_the_long_way(data, places, has_tools):
     assert passed.count(b"data: [DONE]") == passed.startswith(b"data: ")
 
 
+@pytest.mark.parametrize("choice", ['"message": {"content": "Hi"}', '\ndata: "delta": {"content":\ndata: "Hi"}'])
+def test_text_of_a_whole_message_and_in_several_lines_arrives_in_pieces(choice):
+    passed, _ = pass_on("chat", [f'data: {{"choices": [{{"index": 0, {choice}}}]}}\n\ndata: [DONE]\n\n'.encode()])
+    chunks = [json.loads(frame.data) for frame in SSEDecoder().feed(passed) if frame.data != "[DONE]"]
+    assert "".join([each["choices"][0]["delta"].get("content", "") for each in chunks]) == "Hi"
+
+
 @pytest.mark.parametrize("halves", [('"\\ud83d"', '"\\ude00"'), ('"a\\ud83d"', '"\\ude00b"')])
 def test_the_halves_of_a_character_are_joined(halves):
     frames = [json.dumps(each) for each in said("x", "FIRST", "SECOND")]

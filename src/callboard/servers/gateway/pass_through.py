@@ -27,7 +27,7 @@ from callboard.providers.http_exchange import PassedReply
 from callboard.text.sse import Frame, SSEDecoder, encode_frame
 from callboard.text.surrogates import join_halves
 from callboard.wires import Wire
-from callboard.wires.common.reply_stream import DecodeContext
+from callboard.wires.common.reply_stream import DecodeContext, string
 
 if TYPE_CHECKING:
     from callboard.servers.gateway.dispatch import Candidates
@@ -95,7 +95,7 @@ class _Names(msgspec.Struct):
     id: msgspec.Raw = msgspec.Raw()
     model: msgspec.Raw = msgspec.Raw()
     message: _Names | None = None
-    type: str = ""
+    type: object = None
 
 
 _decode_names = msgspec.json.Decoder(_Names).decode
@@ -238,13 +238,13 @@ class PassThrough:
             text = data.decode()
         except UnicodeDecodeError:
             return []
+        if self._format.odd.search(text) or not self._format.reason.search(text):
+            return []
         events = self._wire.decode_response(text, self._context)
         if (
             not isinstance(events[-1], core.ReplyEnded)
             or any(type(each) in {core.Note, core.InvocationIncomplete} for each in events)
             or any(isinstance(each, core.InvocationEnded) and each.arguments is None for each in events)
-            or self._format.odd.search(text)
-            or not self._format.reason.search(text)
         ):
             return []
         replacements = self._view.replacements(_read_names(text))
@@ -305,7 +305,8 @@ class PassThrough:
             self._half = half or alone
         if (names := _read_names(text)) != self._names:
             self._names, self._replacements = names, self._view.replacements(names)
-        data = encode_frame(text.encode(), (frame.event or names.type).encode() if self._format.has_names else b"")
+        name = frame.event or string(names.type) if self._format.has_names else ""
+        data = encode_frame(text.encode(), name.encode())
         self._data.append(_rename(data, self._replacements))
         is_piece = self._has_token and len(output) == 1 and type(output[0]) in _PIECES
         if is_piece and not (self._has_tools and isinstance(output[0], core.ReasoningPiece)):
