@@ -89,8 +89,7 @@ class _JestReport(msgspec.Struct, rename="camel"):
 
 def read_jest(data: bytes, root: str) -> Tally:
     """Read the JSON of jest; vitest writes the same."""
-    report = decode_json(data, _JestReport)
-    if report is None:
+    if (report := decode_json(data, _JestReport)) is None:
         return Tally()
     states = Counter(each.status for file in report.test_results for each in file.assertion_results)
     failures: list[Failure] = []
@@ -138,8 +137,7 @@ class _MochaReport(msgspec.Struct):
 
 def read_mocha(data: bytes, root: str) -> Tally:
     """Read the JSON of mocha."""
-    report = decode_json(data, _MochaReport)
-    if report is None:
+    if (report := decode_json(data, _MochaReport)) is None:
         return Tally()
     failures = []
     for each in report.failures:

@@ -52,10 +52,7 @@ def read_folder(files: ConfinedDirectory, place: str = "", borrowed: Sequence[st
     Raises OSError for one that is not there.
     """
     names = {*_names(files, place or "."), *(f"{each}/" for each in borrowed if "/" not in each)}
-    tests: set[str] = set()
-    for each in _TESTS:
-        if f"{each}/" in names:
-            tests |= set(_names(files, _join(place, each)))
+    tests = {name for each in _TESTS if f"{each}/" in names for name in _names(files, _join(place, each))}
     texts = {}
     for each in _MANIFESTS:
         if each in names:

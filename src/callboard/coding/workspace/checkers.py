@@ -140,16 +140,14 @@ def parse_mypy(text: str) -> list[CheckFinding] | None:
 
 def parse_ruff(text: str) -> list[CheckFinding] | None:
     """Read `ruff check --output-format=json`."""
-    rows = _decode_after_warnings(text, list[_Ruff])
-    if rows is None:
+    if (rows := _decode_after_warnings(text, list[_Ruff])) is None:
         return None
     return [CheckFinding(row.filename, row.location.row, row.code or "syntax", row.message) for row in rows]
 
 
 def parse_pyright(text: str) -> list[CheckFinding] | None:
     """Read `pyright --outputjson`, whose lines begin at 0."""
-    report = _decode_after_warnings(text, _Pyright)
-    if report is None:
+    if (report := _decode_after_warnings(text, _Pyright)) is None:
         return None
     return [
         CheckFinding(each.file, each.range.start.line + 1, each.rule, each.message)
@@ -167,8 +165,7 @@ def parse_tsc(text: str) -> list[CheckFinding] | None:
 
 def parse_eslint(text: str) -> list[CheckFinding] | None:
     """Read `eslint --format=json`."""
-    files = _decode_after_warnings(text, list[_EslintFile])
-    if files is None:
+    if (files := _decode_after_warnings(text, list[_EslintFile])) is None:
         return None
     return [
         CheckFinding(file.file_path, each.line, each.rule_id or "syntax", each.message)
