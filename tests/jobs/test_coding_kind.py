@@ -128,29 +128,6 @@ def test_a_killed_job_goes_on_with_the_stronger_model_that_it_had(place, workflo
     assert len({*prompts}) == len(prompts)
 
 
-def test_a_killed_job_keeps_the_code_with_which_fewer_tests_fail_and_no_other(place):
-    """A process is killed before it has recorded that it applied the code of a reply."""
-    (place.repository.root / "calc.py").write_text(
-        "def add(a, b):\n    return a - b\n\n\ndef double(a):\n    return a\n"
-    )
-    (place.repository.root / "test_double.py").write_text(
-        "from calc import double\n\n\ndef test_double():\n    assert double(2) == 4\n"
-    )
-    place.repository.commit("Two faults")
-    submitted = place.submit(workflow="short")
-    double = "calc.py\n```python\ndef double(a):\n    return 2 * a\n```"
-    kills = 0
-    while place.go({"": [WRONG, RIGHT, double]}, after=16 + kills % 3):
-        kills += 1
-    job, items = place.ask(lambda store: read(store, submitted.id))
-    assert kills > 1
-    assert (job.state, job.rounds) == ("completed", 3), (job.reason, job.error)
-    prompts = [each.text for each in items if isinstance(each, PromptSent)]
-    assert ["return a - b" in each for each in prompts] == [True, True, False]
-    code = place.repository.git("grep", "-h", "return", job.output["branch"], "calc.py")
-    assert code == "    return a + b\n    return 2 * a\n"
-
-
 def test_a_command_that_was_under_way_is_not_run_again(place):
     slow = ("bash", {"command": "echo once >> trace.txt; seq 9000; sleep 4713"})
     job = place.submit()

@@ -249,10 +249,8 @@ class PhaseRunner:
         """
         workspace = self.workspace
         best = BestTests(workspace, self.task, self.memory, self.remember, self.emit)
-        # Nothing says how much of the code was applied, so the reply is applied again from the beginning.
-        if past.phase:
-            await best.restore(await workspace.tests.changed_files())
-            workspace.tests.mark_changed()
+        # We cannot see how much of the code was applied, so the reply is applied again from the beginning.
+        await best.restore(past.code_calls.values())
         self.calls -= len(past.code_calls) - past.codes_before
         make_prompt = await self._prepare(phase)
         self._facts.answer = last_answer(past.attempt)
