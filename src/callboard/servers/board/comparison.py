@@ -13,22 +13,20 @@ from callboard.jobs.entries import JobEntry
 from callboard.servers.board.entry_view import EntryView
 from callboard.servers.gateway.traffic_values import ReplyReading
 from callboard.text.display import display
-from callboard.text.plural import format_count
 
 MAX_COMPARED: Final = 100
 """Maximum entries of each side after the first difference."""
 _NAMES: Final = frozenset({"timestamp", "identifier", "invocation_id", "took"})
 """Fields that differ between two runs that do the same."""
 _MAX_NAME: Final = 80
-_MAX_CALLS: Final = 10
 
 
 class Side(NamedTuple):
-    """One side: its entries after the common ones, the number of those that are not shown, and its calls in words."""
+    """One side: its entries after the common ones, the number of those that are not shown, and the names of its calls."""
 
     articles: Sequence[Markup]
     hidden: int
-    calls: str
+    calls: Sequence[str]
 
 
 class Comparison(NamedTuple):
@@ -81,13 +79,5 @@ def _show_side(place: str, prefix: str, entries: Sequence[JobEntry], same: int) 
         if shown and entry.round == shown[0].round:  # the view needs the calls of this round only
             view.feed(entry)
     articles = [article for entry in shown for article in view.feed(entry)]
-    return Side(articles, len(entries) - same - len(shown), describe_calls(entries))
-
-
-def describe_calls(entries: Sequence[JobEntry]) -> str:
-    """Return the calls in words: no call, 1 call: weather, or 2 calls: weather, clock."""
-    names = [display(each.item.name, _MAX_NAME) for each in entries if isinstance(each.item, InvocationCanister)]
-    if not names:
-        return "no call"
-    more = [f"{len(names) - _MAX_CALLS} more"] if len(names) > _MAX_CALLS else []
-    return f"{format_count(len(names), 'call')}: {', '.join([*names[:_MAX_CALLS], *more])}"
+    calls = [display(each.item.name, _MAX_NAME) for each in entries if isinstance(each.item, InvocationCanister)]
+    return Side(articles, len(entries) - same - len(shown), calls)

@@ -224,13 +224,8 @@ class EntryView:
         blocks = [each for each in blocks if each.text or each.kind not in ("reasoning", "system", "assistant")]
         if not blocks:
             return []
-        values = {
-            "place": self._place,
-            "prefix": self._prefix,
-            "number": entry.number,
-            "more": max(0, len(blocks) - MAX_BLOCKS),
-        }
-        return [render("entry.html", {**values, "blocks": blocks[:MAX_BLOCKS]})]
+        values = {"place": self._place, "prefix": self._prefix, "number": entry.number, "blocks": blocks[:MAX_BLOCKS]}
+        return [render("entry.html", {**values, "more": max(0, len(blocks) - MAX_BLOCKS)})]
 
     def _describe(self, item: Item, number: int) -> list[EntryBlock]:
         match item:
