@@ -32,7 +32,7 @@ GRACE = 60.0
 class Limits(NamedTuple):
     """Replies of the model, and seconds."""
 
-    rounds: int = 30
+    rounds: int = 200
     seconds: float = 600.0
 
 

@@ -156,7 +156,10 @@ def jobs(tmp_path):
 
 @pytest.fixture
 def run(repository, jobs, tmp_path):
-    """Runs a job of a kind with a script; gives the job, its steps, the model and who was asked."""
+    """Runs a job of a kind with a script; gives the job, its steps, the model and who was asked.
+
+    `fills` are the replies of the model that writes single lines.
+    """
 
     def ran(
         kind,
@@ -169,6 +172,7 @@ def run(repository, jobs, tmp_path):
         directory=None,
         approver=None,
         others=None,
+        fills=None,
         **options,
     ):
         config = tmp_path / "config" / "callboard"
@@ -177,6 +181,8 @@ def run(repository, jobs, tmp_path):
         place = directory or repository.root
         loaded = load_settings({}, place, {"XDG_CONFIG_HOME": str(tmp_path / "config")})
         model = ScriptedModel(script, profile=profile)
+        if fills is not None:
+            model.filler = ScriptedModel(fills, name="filler")
         person = approver or Nobody()
         steps = []
         request = make_request(kind, given, place, loaded, workflow=workflow, **options)

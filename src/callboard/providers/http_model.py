@@ -186,6 +186,13 @@ class HttpModel:
             merger = RetryMerger(spent)
             request = remind(request, "" if check is None else check.held_text)
 
+    @property
+    def filler(self) -> core.Model | None:
+        """The model that writes what is missing in a text, if this is a local model."""
+        from callboard.providers.local.fill import FillModel  # noqa: PLC0415  # few models need it
+
+        return None if self._server is None else FillModel(self)
+
     async def connect(self) -> None:
         """Raises ProviderError if the endpoint takes no connection. Nothing is asked."""
         if self._server is None:

@@ -19,6 +19,7 @@ import msgspec
 from msgspec.structs import replace
 
 from callboard.coding.agents.code_blocks import CodeBlock, file_of_block, parse_code_blocks
+from callboard.coding.agents.holes import Hole
 from callboard.coding.agents.prompts import is_test_file
 from callboard.coding.edits.go_imports import fix_go_imports
 from callboard.coding.edits.imports import add_imports
@@ -52,7 +53,10 @@ MAX_COMPARED: Final = 4000
 
 @action(approval=True, subjects=SUBJECTS)
 def put_code(
-    context: Context, path: FilePath, code: Annotated[str, "Whole functions or classes, or the whole file"]
+    context: Context,
+    path: FilePath,
+    code: Annotated[str, "Whole functions or classes, the whole file, or what stands in the place of a line"],
+    line: Annotated[int, "The number of the line that the code replaces, 0 for none"] = 0,
 ) -> str:
     """Puts functions, classes and tests in the place of those of the same names in a file; what is new comes behind."""
     workspace = get_workspace(context)
@@ -66,9 +70,20 @@ def put_code(
                 else normalize_newlines(code)
             )
             return str(write_file.function(context, path, whole))
-        text, names = replace_definitions(opened.file.text, normalize_newlines(code), path)
+        if line:
+            text, names = _replace_line(opened.file.text, line, normalize_newlines(code))
+        else:
+            text, names = replace_definitions(opened.file.text, normalize_newlines(code), path)
         shown = save(workspace, opened, Change(text, _diff_spans(opened.lines, split_lines(text))))
     return f"Put {', '.join(names)} into {escape(path)}:\n{shown}"
+
+
+def _replace_line(text: str, number: int, code: str) -> tuple[str, tuple[str, ...]]:
+    """Return the text with this code, indented as the line was, in the place of a line, and a name for the code."""
+    lines = text.split("\n")
+    line = lines[number - 1]
+    lines[number - 1] = line[: len(line) - len(line.lstrip())] + code
+    return "\n".join(lines), (f"line {number}",)
 
 
 def _diff_spans(old: list[str], new: list[str]) -> tuple[Span, ...]:
@@ -132,10 +147,14 @@ class CodeBlockApplier:
         """Keep what the last reply changed, whatever the replies after it do."""
         self._originals = {}
 
-    async def apply(self, reply: str) -> None:
-        """Apply the code blocks of a reply, after undoing the blocks of the previous reply."""
+    async def apply(self, reply: str, hole: Hole | None = None) -> None:
+        """Apply the code blocks of a reply, or the line for a hole, after undoing the previous reply."""
         self.take_back()
         self.failures, self.wrong_tests = [], []
+        if hole is not None:
+            code = reply.strip()
+            await self._run([self._call(hole.path, code, hole.line)] if code != hole.text else [])
+            return
         blocks = parse_code_blocks(reply) if len(reply) <= MAX_REPLY else []
         if len(reply) > MAX_REPLY or len(blocks) > MAX_BLOCKS:
             blocks = []
@@ -207,10 +226,10 @@ class CodeBlockApplier:
             code = fix_go_imports(code, texts.get(path, ""))
         return self._call(path, code)
 
-    def _call(self, path: str, code: str) -> InvocationCanister:
+    def _call(self, path: str, code: str, line: int = 0) -> InvocationCanister:
         self._originals.setdefault(path, self._read(path))
         self.count += 1
-        arguments = {"path": path, "code": code}
+        arguments = {"path": path, "code": code, **({"line": line} if line else {})}
         raw = msgspec.json.encode(arguments).decode()
         return InvocationCanister(identifier=f"code_block_{self.count}", name=PUT_CODE, arguments=arguments, raw=raw)
 

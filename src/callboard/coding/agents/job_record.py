@@ -126,6 +126,10 @@ class PhaseMemory(msgspec.Struct, kw_only=True, omit_defaults=True):
     """The mutants that the kept tests notice; None if no tests are kept."""
     mutated_files: tuple[str, ...] = ()
     """Files that are changed for a moment, to see whether the tests notice."""
+    holes_begin: int = 0
+    """Attempts before the first one that asks for lines of the code as it is now."""
+    fills: int = 0
+    """Replies that were asked for one line."""
     repeated: int = 0
     """Replies whose code was tested before."""
     cannot_escalate: bool = False

@@ -7,7 +7,7 @@ answer never allows what the settings deny.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
@@ -16,6 +16,7 @@ from typing import Any, Final, Protocol, Self
 from msgspec.structs import replace
 
 from callboard.coding.agents.find_definitions import Project, find_parts, find_tested
+from callboard.coding.agents.holes import Hole, find_holes
 from callboard.coding.agents.job_record import JobMemory
 from callboard.coding.agents.job_request import JobRequest
 from callboard.coding.agents.job_tests import JobTests
@@ -332,17 +333,11 @@ class JobWorkspace:
 
     def _show_code(self, task: str) -> dict[str, str]:
         """Show the tests and the code for a prompt. They count as read by the model, so that it may edit them."""
-        report = self.tests.last
-        project = Project(self.files, lambda path: self._read(path, MAX_MODULE))
         chosen = choose_files(task, self.files, self._read)
         if not any(map(is_test_file, chosen)):
             chosen += example_test(self.new_files(task), self._read, self.files)
-
-        def lines_of(path: str) -> Sequence[str]:
-            module = project.load(path)
-            return module.lines if module else ()
-
-        shown = choose_lines(find_parts(task, report, chosen, project), chosen, lines_of)
+        parts, lines_of = self._find_parts(task, chosen)
+        shown = choose_lines(parts, chosen, lines_of)
         self.chosen_files = [*dict.fromkeys([*shown, *chosen])]
         for path, numbers in shown.items():
             with suppress(OSError):
@@ -352,3 +347,21 @@ class JobWorkspace:
         tests = {path: numbers for path, numbers in shown.items() if is_test_file(path)}
         code = {path: numbers for path, numbers in shown.items() if path not in tests}
         return {"The tests": format_lines(tests, lines_of), "The code": format_lines(code, lines_of)}
+
+    async def find_holes(self, task: str) -> list[Hole]:
+        """Return the lines that a model is asked for one by one, those that the failed tests use first."""
+        report = self.tests.last
+        if report is None or not report.failures:
+            return []
+        parts, lines_of = await asyncio.to_thread(self._find_parts, f"{task}\n{report.summary}", self.chosen_files)
+        return [*find_holes(parts, lines_of, report.summary)]
+
+    def _find_parts(self, task: str, chosen: Sequence[str]) -> tuple[list[Part], Callable[[str], Sequence[str]]]:
+        """Return the parts of files that a task is about, and a function that returns a file's lines."""
+        project = Project(self.files, lambda path: self._read(path, MAX_MODULE))
+
+        def lines_of(path: str) -> Sequence[str]:
+            module = project.load(path)
+            return module.lines if module else ()
+
+        return find_parts(task, self.tests.last, chosen, project), lines_of

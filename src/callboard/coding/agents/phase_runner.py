@@ -9,7 +9,7 @@ repeats no finished phase, no complete reply and no call that may have been made
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass
 from datetime import datetime, timedelta
@@ -26,6 +26,8 @@ from callboard.agent.run import FindSchema, Run, RunResult
 from callboard.coding.agents.apply_code_blocks import CodeBlockApplier
 from callboard.coding.agents.best_tests import BestTests
 from callboard.coding.agents.deliver import format_findings, strip_code
+from callboard.coding.agents.holes import TEMPERATURES as FILL_TEMPERATURES
+from callboard.coding.agents.holes import Attempts, Hole, drop_fills
 from callboard.coding.agents.job_models import JobModels
 from callboard.coding.agents.job_record import JobLeft, JobMemory, JobRecord, PhaseMemory, open_phase_span
 from callboard.coding.agents.job_request import JobRequest
@@ -55,7 +57,6 @@ from callboard.core import (
     RoundStarted,
     RunEnded,
     RunProgress,
-    SupervisorCanister,
     pipe,
 )
 from callboard.errors import NoOutput, ProviderError
@@ -130,6 +131,9 @@ class PhaseRunner:
         self._spent = self.past.cost
         self._model: Model = self.models.own
         """The model of the next reply."""
+        self._filler: Model | None = getattr(self.models.own, "filler", None)
+        """The model that writes single lines."""
+        self._is_filling = False
         self._stuck = ""
         """Why the last run was stopped before its end."""
         self._nested = self.workspace.nested_instructions()
@@ -176,6 +180,7 @@ class PhaseRunner:
         past = self.past if self.past.phase == phase.name else Progress()
         self._nested = self.workspace.nested_instructions()
         self.phase, self.why, self._facts = phase.name, "", Facts(has_tools=bool(phase.tools))
+        self._is_filling = False
         self._rounds_before = past.rounds_before if past.phase else self.rounds
         if self.memory.phase.name != phase.name:
             self.memory.phase = PhaseMemory(name=phase.name)
@@ -264,31 +269,31 @@ class PhaseRunner:
             emit=self.emit,
             count=past.codes_before,
         )
-        memory, attempt, has_reply = self.memory.phase, max(past.prompts - 1, 0), past.run_ended
-        conversation = tuple(past.conversation)
+        memory, attempts, has_reply = self.memory.phase, Attempts(max(past.prompts - 1, 0)), past.run_ended
+        attempts.begin(memory.holes_begin, await self._find_holes(phase))
+        conversation, shown = tuple(past.conversation), tuple[str, ...]()
         prompt = "" if past.prompts else make_prompt()
         while True:
             # A stronger model continues the conversation. The others begin a new one.
-            history = _drop_instructions(conversation) if memory.model else tuple(past.attempt) if not prompt else ()
+            history = drop_fills(conversation) if memory.model else tuple(past.attempt) if not prompt else ()
             if not has_reply:
-                if not (rounds := self._rounds_left(phase)):
+                if not self._rounds_left(phase):
                     self.missing = self.missing if best.best is None else ()
                     return
-                self.remember()
-                agent = partial(self._agent, phase, rounds, self._context_window(), 0 if memory.model else attempt)
-                replied = await self._converse(agent, f"{phase.name}-{attempt + 1}", prompt, history)
+                replied = await self._ask(phase, attempts, prompt, history)
                 conversation = (
                     replied if memory.model else (*conversation[: len(conversation) - len(history)], *replied)
                 )
-            has_reply = False
-            await self._apply(phase, applier)
+            hole, has_reply = attempts.hole, False
+            await self._apply(phase, applier, hole)
             if self.pending:
                 return
-            attempt += 1
-            if self.missing:
-                self.emit(Notice(f"attempt {attempt}: {'; '.join([*applier.failures, *self.missing])}"))
+            attempts.number += 1
+            memory.fills += hole is not None
+            if self.missing and hole is None:
+                self.emit(Notice(f"attempt {attempts.number}: {'; '.join([*applier.failures, *self.missing])}"))
             await best.judge(applier, is_good=not self.missing)
-            refused = applier.failures or self.missing
+            refused = (*applier.failures,) or self.missing
             is_better = bool(self.missing) and await best.keep_progress(applier)
             if memory.kept_files:
                 await self._check_evidence(phase)
@@ -297,11 +302,39 @@ class PhaseRunner:
             if best.wish and not self._failure:
                 prompt = best.wish if memory.model else make_prompt(wish=best.wish)
                 continue
-            shown = refused if applier.failures or attempt % 2 == 0 else ()
+            if hole is None:
+                shown = refused if applier.failures or attempts.round % 2 == 0 else ()
             if is_better:
-                make_prompt, shown = await self._prepare(phase), ()
-            new = self._change_model(phase, attempt, refused)
-            prompt = new or self._refusal(refused) if memory.model else make_prompt(refused=shown)
+                make_prompt, shown, memory.holes_begin = await self._prepare(phase), (), attempts.number
+                attempts.begin(attempts.number, await self._find_holes(phase))
+            new = self._change_model(phase, attempts.number - memory.fills, refused)
+            if memory.model:
+                attempts.begin(attempts.number, ())
+                prompt = new or self._refusal(refused)
+            else:
+                prompt = attempts.hole.prompt if attempts.hole else make_prompt(refused=shown)
+
+    async def _ask(
+        self, phase: Phase, attempts: Attempts, prompt: str, history: tuple[Canister, ...]
+    ) -> tuple[Canister, ...]:
+        """Let the model reply to the prompt of an attempt; return the conversation after it."""
+        self.remember()
+        name, number = f"{phase.name}-{attempts.number + 1}", 0 if self.memory.phase.model else attempts.round
+        self._is_filling = attempts.hole is not None
+        if attempts.hole is None:
+            agent = partial(self._agent, phase, self._rounds_left(phase), self._context_window(), number)
+            return await self._converse(agent, name, prompt, history)
+        replied = await self._converse(partial(self._fill_agent, number), name, prompt, history)
+        if self._failure:
+            self.emit(Notice(self._failure))
+            attempts.begin(attempts.number, ())
+            self._filler, self._failure, self._facts.answer = None, "", ""
+        return replied
+
+    async def _find_holes(self, phase: Phase) -> Sequence[Hole]:
+        """Return the lines to ask for one by one, if the tests can judge them and the model can write them."""
+        can_fill = "tests" in phase.evidence and self._filler is not None and not self.memory.phase.model
+        return await self.workspace.find_holes(self.task) if can_fill else ()
 
     async def _prepare(self, phase: Phase) -> partial[str]:
         """Collect the parts of the phase's prompt."""
@@ -341,7 +374,7 @@ class PhaseRunner:
     def _rounds_of_phase(self, phase: Phase) -> int:
         memory = self.memory.phase
         free = min(memory.repeated, MAX_REPEATED)
-        return phase.rounds + free - (self.rounds - max(self._rounds_before, memory.rounds_before))
+        return phase.rounds + free + memory.fills - (self.rounds - max(self._rounds_before, memory.rounds_before))
 
     @property
     def _may_escalate(self) -> bool:
@@ -374,6 +407,11 @@ class PhaseRunner:
         self.remember()
         prompt = self._refusal(refused) if refused or self.missing else ""
         return take_over_prompt(why, prompt, gives_back=bool(failure))
+
+    @property
+    def _may_fail(self) -> bool:
+        """Whether the job continues with its own model if this one cannot be asked."""
+        return bool(self.memory.phase.model) or self._is_filling
 
     def _is_over(self) -> bool:
         return not self.missing or self.clock() >= self.deadline
@@ -433,13 +471,13 @@ class PhaseRunner:
                         raise JobLeft
                     self.rounds += 1
                 self.emit(event)
-                if run.failure is not None and not self.memory.phase.model and self.record.should_wait(run.failure):
+                if run.failure is not None and not self._may_fail and self.record.should_wait(run.failure):
                     raise JobLeft
         result = run.result
         if self._stuck:
             self.emit(RunEnded(result.state, result.text, result.usage, result.cost))
         self._count(result)
-        if run.failure is not None and not (self.memory.phase.model and isinstance(run.failure, ProviderError)):
+        if run.failure is not None and not (self._may_fail and isinstance(run.failure, ProviderError)):
             raise run.failure
         self._failure = run.failure.message if run.failure is not None else ""
         self.pending, self.find_schema = result.pending, run.find_schema
@@ -474,14 +512,14 @@ class PhaseRunner:
         await self.workspace.collect_facts(self._facts, phase.evidence)
         self.missing = missing_evidence(phase.evidence, self._facts)
 
-    async def _apply(self, phase: Phase, applier: CodeBlockApplier) -> None:
-        """Apply the code of the answer, and check the evidence.
+    async def _apply(self, phase: Phase, applier: CodeBlockApplier, hole: Hole | None) -> None:
+        """Apply the code of the answer, or the line for a hole, and check the evidence.
 
         If the answer holds only tests, what fails is left out until the rest passes: the code did not change, so the
         tests must be wrong.
         """
         tests = self.workspace.tests
-        await applier.apply(self._facts.answer)
+        await applier.apply(self._facts.answer, hole)
         tests.mark_changed()
         if applier.changed_files and tests.is_testable and not await tests.must_run():
             self.memory.phase.repeated += 1
@@ -572,6 +610,19 @@ class PhaseRunner:
             event_filter=lambda: pipe(RepetitionFilter(), HallucinatedResultFilter()),
         )
 
+    def _fill_agent(self, number: int, earlier: RunProgress) -> Agent[str]:
+        """Return the agent that writes one line; `number` is that of the round."""
+        if self._filler is None:
+            raise AssertionError
+        temperature = FILL_TEMPERATURES[min(number, len(FILL_TEMPERATURES) - 1)]
+        seconds = max((self.deadline - self.clock()).total_seconds(), 1.0) + earlier.seconds
+        return Agent(
+            self._filler,
+            controls=Controls(temperature=temperature, seed=number, stop=("\n",)),
+            limits=Limits(rounds=1 + earlier.rounds, seconds=seconds),
+            clock=self.clock,
+        )
+
     async def _after_call(self, invocation: InvocationCanister, result: ResultCanister) -> ResultCanister:
         """Notes what the call shows, and truncates its result for the model."""
         looks = self.workspace.only_looks(invocation)
@@ -588,7 +639,3 @@ class PhaseRunner:
         limit = self._settings.context.result_limit(invocation.name)
         result = self._nested.add(invocation, self.workspace.results.truncate(invocation.name, result, limit))
         return await self.workspace.add_checks(invocation, result)
-
-
-def _drop_instructions(canisters: Iterable[Canister]) -> tuple[Canister, ...]:
-    return tuple([each for each in canisters if not isinstance(each, SupervisorCanister)])

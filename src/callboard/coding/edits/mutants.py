@@ -122,6 +122,15 @@ def make_mutants(text: str, path: str, lines: Iterable[range], limit: int) -> li
     return [*islice((each for each in mutants if find_syntax_error(each.text, path) is None), limit)]
 
 
+def find_code_lines(text: str, path: str) -> list[int]:
+    """Return the numbers of the lines, from 1, on which a word of code stands; none if the language is not known here."""
+    language = find_language(path)
+    pattern = _TOKENS.get(language.name) if language is not None else None
+    starts = [0, *(match.end() for match in re.finditer("\n", text))]
+    words = [each for each in pattern.finditer(text) if each.lastgroup == "word"] if pattern is not None else []
+    return sorted({bisect_right(starts, each.start()) for each in words})
+
+
 def describe_mutant(mutant: Mutant) -> str:
     """Return the change of a mutant for a prompt."""
     return f"line {mutant.line}: `{mutant.old}` -> `{mutant.new}`"

@@ -1,0 +1,105 @@
+"""Let a small model write one line at a time, where it does not see the line: small models copy the code that they see.
+
+Each line of the code that the failing tests use is left out once in a round. The model gets the file without the line.
+A reply takes a tenth of the time of a whole function.
+
+Source: Xia and Zhang, "Less Training, More Repairing Please", 2022 (AlphaRepair).
+
+Law: the same code gives the same holes in the same order, so a job that continues asks for the line that is next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
+from typing import Final, NamedTuple
+
+from callboard.coding.agents.prompts import Part, is_test_file
+from callboard.coding.edits.mutants import find_code_lines
+from callboard.core import Canister, SupervisorCanister, UserCanister
+from callboard.providers.local.fill import HOLE
+
+MAX_HOLES: Final = 40
+"""Lines of one round."""
+MAX_FILE: Final = 30_000
+"""Characters of a file whose lines are left out: each prompt has the file."""
+MAX_SAID: Final = 1200
+"""Characters of what the tests say, in a comment above the file."""
+TEMPERATURES: Final = (0.0, 0.8, 1.0)
+"""Temperatures of the rounds, the last one of all that follow. At 0, most lines come back as they were, which costs no tests."""
+
+
+class Hole(NamedTuple):
+    """A line of a file that is left out."""
+
+    path: str
+    line: int
+    text: str
+    """The line, without its indentation."""
+    prompt: str
+    """The file with HOLE in the place of the text."""
+
+
+class Attempts:
+    """The attempts of a phase, in rounds: one for whole functions, then one for each hole in the code as it is now.
+
+    Args:
+        number: Attempts so far.
+    """
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self._begin = 0
+        self._holes: Sequence[Hole] = ()
+
+    def begin(self, number: int, holes: Sequence[Hole]) -> None:
+        """Begin with the first round at the attempt `number`."""
+        self._begin, self._holes = number, holes
+
+    @property
+    def hole(self) -> Hole | None:
+        """The hole of the attempt; None if the model is asked for whole functions."""
+        place = (self.number - self._begin) % (1 + len(self._holes))
+        return self._holes[place - 1] if place else None
+
+    @property
+    def round(self) -> int:
+        """The number of the round, from 0."""
+        return (self.number - self._begin) // (1 + len(self._holes))
+
+
+def find_holes(parts: Iterable[Part], read: Callable[[str], Sequence[str]], said: str) -> Iterator[Hole]:
+    """Find the holes of these parts; `read` returns a file's lines, `said` is what the tests say."""
+    return islice(_find_holes(parts, read, said[:MAX_SAID]), MAX_HOLES)
+
+
+def _find_holes(parts: Iterable[Part], read: Callable[[str], Sequence[str]], said: str) -> Iterator[Hole]:
+    known: dict[str, list[int]] = {}
+    for path, start, end in parts:
+        lines = read(path)
+        text = "\n".join(lines)
+        if is_test_file(path) or len(text) > MAX_FILE or HOLE in text:
+            continue
+        if path not in known:
+            known[path] = find_code_lines(text, path)
+        mark = "# " if path.endswith(".py") else "// "
+        comment = "".join([f"{mark}{each}\n" for each in said.replace(HOLE, "").splitlines()])
+        numbers = [each for each in known[path] if start <= each <= end]
+        known[path] = [each for each in known[path] if each not in numbers]
+        for number in numbers:
+            line = lines[number - 1]
+            content = line.strip()
+            code = [*lines[: number - 1], line.replace(content, HOLE, 1), *lines[number:]]
+            yield Hole(path, number, content, comment + "\n".join(code))
+
+
+def drop_fills(canisters: Iterable[Canister]) -> tuple[Canister, ...]:
+    """Return a conversation without the instructions, and without the questions for lines and their answers."""
+    kept: list[Canister] = []
+    is_fill = False
+    for each in canisters:
+        if isinstance(each, UserCanister):
+            is_fill = HOLE in each.text
+        if not (is_fill or isinstance(each, SupervisorCanister)):
+            kept.append(each)
+    return tuple(kept)

@@ -1,0 +1,88 @@
+"""Jobs that ask a model for one line at a time."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from callboard.coding.agents.holes import MAX_HOLES, Attempts, Hole, find_holes
+from callboard.coding.agents.prompts import Part
+from callboard.core import ReplyFailed
+from callboard.providers.local.fill import HOLE
+
+DEBUG = {"description": "test_add fails"}
+SAME = "calc.py\n```python\ndef add(a, b):\n    return a - b\n```"
+CODE = '"""Sums."""\n\n\ndef add(a, b):\n    # Adds.\n    total = a - b\n    return total\n\n\ndef other():\n    return 0\n'
+
+
+@pytest.fixture
+def sums(repository):
+    (repository.root / "calc.py").write_text(CODE)
+    repository.commit("Sums")
+    return repository
+
+
+def test_a_line_that_the_model_does_not_see_is_written_again(run, sums):
+    done = run("debug", DEBUG, [SAME], fills=["def add(a, b):", "total = a + b"])
+    assert (done.job.state, done.job.rounds, done.job.output.files) == ("completed", 3, ("calc.py",))
+    assert sums.git("show", f"{done.job.output.branch}:calc.py") == CODE.replace("a - b", "a + b")
+    first, second = done.prompts[1:]
+    assert f"\n{HOLE}\n    # Adds." in first
+    assert f"    # Adds.\n    {HOLE}\n    return total" in second
+    assert "a - b" not in second
+    assert second.startswith("# ")
+    assert "assert -1 == 5" in second.partition('"""Sums."""')[0]
+
+
+@pytest.mark.usefixtures("sums")
+def test_after_all_lines_the_next_round_begins_with_whole_functions(run):
+    filler = ["def add(a, b):", "total = b - a", "return 0", "def add(b, a):", "total = sum((a, b))"]
+    done = run("debug", DEBUG, [SAME, SAME], fills=filler)
+    assert (done.job.state, done.job.rounds) == ("completed", 7)
+    assert [HOLE in each for each in done.prompts] == [False, True, True, True, False, True, True]
+    assert [each.controls.temperature for each in done.model.filler.requests] == [0.0] * 3 + [0.8] * 2
+    assert done.model.requests[1].controls.temperature == 0.4
+
+
+@pytest.mark.usefixtures("sums")
+def test_a_model_that_cannot_write_lines_is_asked_for_whole_functions(run):
+    right = "calc.py\n```python\ndef add(a, b):\n    return a + b\n```"
+    cannot = ReplyFailed("provider", "infill", "it has no such tokens")
+    done = run("debug", DEBUG, [SAME, right], fills=[[cannot]])
+    assert done.job.state == "completed"
+    assert "it has no such tokens" in " ".join(done.notices)
+
+
+def test_two_faults_are_mended_line_by_line(run, repository):
+    (repository.root / "calc.py").write_text("def add(a, b):\n    return a - b\n\n\ndef double(a):\n    return a\n")
+    test = "import calc\n\n\ndef test_add():\n    assert calc.add(2, 3) == 5\n\n\ndef test_double():\n    assert calc.double(2) == 4\n"
+    (repository.root / "test_calc.py").write_text(test)
+    repository.commit("Two faults")
+    fills = ["def add(a, b):", "return a + b", "def double(a):", "return 2 * a"]
+    done = run("debug", DEBUG, [SAME, SAME], fills=fills)
+    assert done.job.state == "completed"
+    code = repository.git("show", f"{done.job.output.branch}:calc.py")
+    assert code == "def add(a, b):\n    return a + b\n\n\ndef double(a):\n    return 2 * a\n"
+
+
+LINES = st.lists(st.sampled_from(["a = 1", "    return a", "# a", "", '"""a', "if a:", "\tb()", ")"]), max_size=60)
+
+
+@given(LINES)
+def test_the_line_in_the_hole_makes_the_file_again(lines):
+    holes = [*find_holes([Part("a.py", 1, len(lines)), Part("a.py", 2, 3)], lambda path: lines, "wrong\nvalue")]
+    assert len(holes) <= MAX_HOLES
+    assert len({each.line for each in holes}) == len(holes)
+    for each in holes:
+        assert each.prompt.count(HOLE) == 1
+        assert each.prompt.replace(HOLE, each.text) == "\n".join(["# wrong", "# value", *lines])
+
+
+@given(st.integers(0, 40), st.integers(0, 9), st.integers(0, 100))
+def test_each_round_asks_once_for_whole_functions_and_once_for_each_line(begin, count, more):
+    attempts = Attempts(begin)
+    attempts.begin(begin, [Hole("a.py", number, "", "") for number in range(count)])
+    asked = []
+    for number in range(begin, begin + more + 1):
+        attempts.number = number
+        asked.append((attempts.round, attempts.hole.line if attempts.hole else None))
+    assert asked == [(index // (count + 1), [None, *range(count)][index % (count + 1)]) for index in range(more + 1)]
