@@ -1,7 +1,7 @@
 """Let a small model write one line at a time, where it does not see the line: small models copy the code that they see.
 
-Each line of the code that the failing tests use is left out once in a round. The model gets the file without the line.
-A reply takes a tenth of the time of a whole function.
+A round leaves out each line of the code that the failing tests use, one at a time. The model gets the file without the
+line. A reply takes a tenth of the time of a whole function.
 
 Source: Xia and Zhang, "Less Training, More Repairing Please", 2022 (AlphaRepair).
 
@@ -22,7 +22,7 @@ from callboard.providers.local.fill import HOLE
 MAX_HOLES: Final = 40
 """Lines of one round."""
 MAX_FILE: Final = 30_000
-"""Characters of a file whose lines are left out: each prompt has the file."""
+"""Characters of the largest file with holes: each prompt has the whole file."""
 MAX_SAID: Final = 1200
 """Characters of what the tests say, in a comment above the file."""
 TEMPERATURES: Final = (0.0, 0.8, 1.0)
@@ -30,14 +30,14 @@ TEMPERATURES: Final = (0.0, 0.8, 1.0)
 
 
 class Hole(NamedTuple):
-    """A line of a file that is left out."""
+    """A line that the model does not see."""
 
     path: str
     line: int
     text: str
     """The line, without its indentation."""
     prompt: str
-    """The file with HOLE in the place of the text."""
+    """The file with HOLE instead of the text."""
 
 
 class Attempts:

@@ -249,8 +249,9 @@ class PhaseRunner:
     async def _run_with_code_blocks(self, phase: Phase, past: Progress) -> None:
         """Run attempts of one reply each, and put the code blocks of each reply into the files.
 
-        Each attempt is a new conversation, because a small model repeats code that it sees. Every second prompt says
-        only why the last attempt failed. The other prompts do not say it: small models often fix the other answer.
+        Each attempt is a new conversation, because a small model repeats code that it sees. Every second prompt for
+        whole functions says why the last one failed. The other prompts do not say it: small models often fix the other
+        answer. A local model is also asked for single lines.
         """
         workspace = self.workspace
         best = BestTests(workspace, self.task, self.memory, self.remember, self.emit)
@@ -611,7 +612,7 @@ class PhaseRunner:
         )
 
     def _fill_agent(self, number: int, earlier: RunProgress) -> Agent[str]:
-        """Return the agent that writes one line; `number` is that of the round."""
+        """Return the agent that writes one line, in the round `number`."""
         if self._filler is None:
             raise AssertionError
         temperature = FILL_TEMPERATURES[min(number, len(FILL_TEMPERATURES) - 1)]

@@ -30,7 +30,7 @@ class _Answer(msgspec.Struct):
 
 
 class FillModel:
-    """A Model whose reply is what belongs in the place of HOLE, in the last message that has it.
+    """A Model whose reply is the text that HOLE marks, in the last message with a HOLE.
 
     Instructions and earlier messages are not sent. A model without the tokens for this form fails.
 
