@@ -34,7 +34,7 @@ def test_a_line_that_the_model_does_not_see_is_written_again(run, sums):
 
 
 @pytest.mark.usefixtures("sums")
-def test_after_all_lines_the_next_round_begins_with_whole_functions(run):
+def test_after_all_lines_the_next_sweep_begins_with_whole_functions(run):
     filler = ["def add(a, b):", "total = b - a", "return 0", "def add(b, a):", "total = sum((a, b))"]
     done = run("debug", DEBUG, [SAME, SAME], fills=filler)
     assert (done.job.state, done.job.rounds) == ("completed", 7)
@@ -78,11 +78,11 @@ def test_the_line_in_the_hole_makes_the_file_again(lines):
 
 
 @given(st.integers(0, 40), st.integers(0, 9), st.integers(0, 100))
-def test_each_round_asks_once_for_whole_functions_and_once_for_each_line(begin, count, more):
+def test_each_sweep_asks_once_for_whole_functions_and_once_for_each_line(begin, count, more):
     attempts = Attempts(begin)
     attempts.begin(begin, [Hole("a.py", number, "", "") for number in range(count)])
     asked = []
     for number in range(begin, begin + more + 1):
         attempts.number = number
-        asked.append((attempts.round, attempts.hole.line if attempts.hole else None))
+        asked.append((attempts.sweep, attempts.hole.line if attempts.hole else None))
     assert asked == [(index // (count + 1), [None, *range(count)][index % (count + 1)]) for index in range(more + 1)]

@@ -1,6 +1,6 @@
 """Let a small model write one line at a time, where it does not see the line: small models copy the code that they see.
 
-A round leaves out each line of the code that the failing tests use, one at a time. The model gets the file without the
+A sweep leaves out each line of the code that the failing tests use, one at a time. The model gets the file without the
 line. A reply takes a tenth of the time of a whole function.
 
 Source: Xia and Zhang, "Less Training, More Repairing Please", 2022 (AlphaRepair).
@@ -20,13 +20,13 @@ from callboard.core import Canister, SupervisorCanister, UserCanister
 from callboard.providers.local.fill import HOLE
 
 MAX_HOLES: Final = 40
-"""Lines of one round."""
+"""Lines of one sweep."""
 MAX_FILE: Final = 30_000
 """Characters of the largest file with holes: each prompt has the whole file."""
-MAX_SAID: Final = 1200
+MAX_OUTPUT: Final = 1200
 """Characters of what the tests say, in a comment above the file."""
 TEMPERATURES: Final = (0.0, 0.8, 1.0)
-"""Temperatures of the rounds, the last one of all that follow. At 0, most lines come back as they were, which costs no tests."""
+"""Temperatures of the sweeps, the last one of all that follow. At 0, most lines come back as they were, which costs no tests."""
 
 
 class Hole(NamedTuple):
@@ -41,7 +41,7 @@ class Hole(NamedTuple):
 
 
 class Attempts:
-    """The attempts of a phase, in rounds: one for whole functions, then one for each hole in the code as it is now.
+    """The attempts of a phase, in sweeps: one for whole functions, then one for each hole in the code as it is now.
 
     Args:
         number: Attempts so far.
@@ -53,7 +53,7 @@ class Attempts:
         self._holes: Sequence[Hole] = ()
 
     def begin(self, number: int, holes: Sequence[Hole]) -> None:
-        """Begin with the first round at the attempt `number`."""
+        """Begin with the first sweep at the attempt `number`."""
         self._begin, self._holes = number, holes
 
     @property
@@ -63,17 +63,17 @@ class Attempts:
         return self._holes[place - 1] if place else None
 
     @property
-    def round(self) -> int:
-        """The number of the round, from 0."""
+    def sweep(self) -> int:
+        """The number of the sweep, from 0."""
         return (self.number - self._begin) // (1 + len(self._holes))
 
 
-def find_holes(parts: Iterable[Part], read: Callable[[str], Sequence[str]], said: str) -> Iterator[Hole]:
-    """Find the holes of these parts; `read` returns a file's lines, `said` is what the tests say."""
-    return islice(_find_holes(parts, read, said[:MAX_SAID]), MAX_HOLES)
+def find_holes(parts: Iterable[Part], read: Callable[[str], Sequence[str]], output: str) -> Iterator[Hole]:
+    """Find the holes of these parts; `read` returns a file's lines, `output` is what the tests say."""
+    return islice(_find_holes(parts, read, output[:MAX_OUTPUT]), MAX_HOLES)
 
 
-def _find_holes(parts: Iterable[Part], read: Callable[[str], Sequence[str]], said: str) -> Iterator[Hole]:
+def _find_holes(parts: Iterable[Part], read: Callable[[str], Sequence[str]], output: str) -> Iterator[Hole]:
     known: dict[str, list[int]] = {}
     for path, start, end in parts:
         lines = read(path)
@@ -83,7 +83,7 @@ def _find_holes(parts: Iterable[Part], read: Callable[[str], Sequence[str]], sai
         if path not in known:
             known[path] = find_code_lines(text, path)
         mark = "# " if path.endswith(".py") else "// "
-        comment = "".join([f"{mark}{each}\n" for each in said.replace(HOLE, "").splitlines()])
+        comment = "".join([f"{mark}{each}\n" for each in output.replace(HOLE, "").splitlines()])
         numbers = [each for each in known[path] if start <= each <= end]
         known[path] = [each for each in known[path] if each not in numbers]
         for number in numbers:
@@ -95,11 +95,11 @@ def _find_holes(parts: Iterable[Part], read: Callable[[str], Sequence[str]], sai
 
 def drop_fills(canisters: Iterable[Canister]) -> tuple[Canister, ...]:
     """Return a conversation without the instructions, and without the questions for lines and their answers."""
-    kept: list[Canister] = []
+    rest: list[Canister] = []
     is_fill = False
     for each in canisters:
         if isinstance(each, UserCanister):
             is_fill = HOLE in each.text
         if not (is_fill or isinstance(each, SupervisorCanister)):
-            kept.append(each)
-    return tuple(kept)
+            rest.append(each)
+    return tuple(rest)

@@ -304,7 +304,7 @@ class PhaseRunner:
                 prompt = best.wish if memory.model else make_prompt(wish=best.wish)
                 continue
             if hole is None:
-                shown = refused if applier.failures or attempts.round % 2 == 0 else ()
+                shown = refused if applier.failures or attempts.sweep % 2 == 0 else ()
             if is_better:
                 make_prompt, shown, memory.holes_begin = await self._prepare(phase), (), attempts.number
                 attempts.begin(attempts.number, await self._find_holes(phase))
@@ -320,7 +320,7 @@ class PhaseRunner:
     ) -> tuple[Canister, ...]:
         """Let the model reply to the prompt of an attempt; return the conversation after it."""
         self.remember()
-        name, number = f"{phase.name}-{attempts.number + 1}", 0 if self.memory.phase.model else attempts.round
+        name, number = f"{phase.name}-{attempts.number + 1}", 0 if self.memory.phase.model else attempts.sweep
         self._is_filling = attempts.hole is not None
         if attempts.hole is None:
             agent = partial(self._agent, phase, self._rounds_left(phase), self._context_window(), number)
@@ -612,7 +612,7 @@ class PhaseRunner:
         )
 
     def _fill_agent(self, number: int, earlier: RunProgress) -> Agent[str]:
-        """Return the agent that writes one line, in the round `number`."""
+        """Return the agent that writes one line, in the sweep `number`."""
         if self._filler is None:
             raise AssertionError
         temperature = FILL_TEMPERATURES[min(number, len(FILL_TEMPERATURES) - 1)]
