@@ -19,6 +19,7 @@ def apply(directory, reply, files=("a.py",)):
         new_files=[],
         guarded_files=[],
         emit=lambda _: None,
+        save=lambda: asyncio.sleep(0),
     )
 
     async def run():

@@ -7,7 +7,7 @@ the changes of one reply are undone before the next reply is applied, so a faile
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import aclosing
 from dataclasses import KW_ONLY, dataclass
 from datetime import UTC, datetime
@@ -119,6 +119,8 @@ class CodeBlockApplier:
     guarded_files: Sequence[str]
     """Files that must not be changed."""
     emit: Callable[[Event], None]
+    save: Callable[[], Awaitable[None]]
+    """Writes what was emitted. A job that continues takes back the code of calls that it knows."""
     count: int = 0
     """How many calls there were before."""
 
@@ -195,6 +197,7 @@ class CodeBlockApplier:
         }
         if self.deferred:
             return
+        await self.save()
         async with aclosing(self._executor.run(calls)) as events:
             async for event in events:
                 if isinstance(event, ResultReady):

@@ -268,6 +268,7 @@ class PhaseRunner:
             new_files=self._new_files,
             guarded_files=workspace.tests.guarded_files,
             emit=self.emit,
+            save=self._save,
             count=past.codes_before,
         )
         memory, attempts, has_reply = self.memory.phase, Attempts(max(past.prompts - 1, 0)), past.run_ended
@@ -453,6 +454,10 @@ class PhaseRunner:
         self._has_changed = False
         self._snapshot = TreeSnapshot(tree, self.memory.dump_for_fork())
         self.record.add(self._snapshot)
+        await self.record.save()
+
+    async def _save(self) -> None:
+        self.remember()
         await self.record.save()
 
     async def _follow(self, run: Run[str | list[Finding]], prompt: str) -> None:
