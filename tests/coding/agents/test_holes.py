@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from callboard.coding.agents.holes import MAX_HOLES, Attempts, Hole, find_holes
+from callboard.coding.agents.holes import MAX_HOLES, SAMPLES, Attempts, Hole, find_holes
 from callboard.coding.agents.prompts import Part
 from callboard.core import ReplyFailed
 from callboard.providers.local.fill import HOLE
@@ -35,11 +35,15 @@ def test_a_line_that_the_model_does_not_see_is_written_again(run, sums):
 
 @pytest.mark.usefixtures("sums")
 def test_after_all_lines_the_next_sweep_begins_with_whole_functions(run):
-    filler = ["def add(a, b):", "total = b - a", "return 0", "def add(b, a):", "total = sum((a, b))"]
+    again = ["def add(b, a):", "def add(a, b):", "def sub(a, b):"]
+    filler = ["def add(a, b):", "total = b - a", "return 0", *again, "total = sum((a, b))"]
     done = run("debug", DEBUG, [SAME, SAME], fills=filler)
-    assert (done.job.state, done.job.rounds) == ("completed", 7)
-    assert [HOLE in each for each in done.prompts] == [False, True, True, True, False, True, True]
-    assert [each.controls.temperature for each in done.model.filler.requests] == [0.0] * 3 + [0.8] * 2
+    assert (done.job.state, done.job.rounds) == ("completed", 9)
+    assert [HOLE in each for each in done.prompts] == [False, True, True, True, False, True, True, True, True]
+    asked = [each.controls for each in done.model.filler.requests]
+    assert [each.temperature for each in asked] == [0.0] * 3 + [0.8, 0.8, 1.0, 0.8]
+    assert [each.stop for each in asked[3:6]] == [("\n",), ("\n    # Adds.",), ("\n",)]
+    assert len({each.seed for each in asked}) == len(asked)
     assert done.model.requests[1].controls.temperature == 0.4
 
 
@@ -74,15 +78,20 @@ def test_the_line_in_the_hole_makes_the_file_again(lines):
     assert len({each.line for each in holes}) == len(holes)
     for each in holes:
         assert each.prompt.count(HOLE) == 1
-        assert each.prompt.replace(HOLE, each.text) == "\n".join(["# wrong", "# value", *lines])
+        assert each.prompt.replace(HOLE, each.text) == "\n".join(["# wrong", "# value", *lines, ""])
+        assert [each.next_line] == (lines[each.line : each.line + 1] or [""])
 
 
 @given(st.integers(0, 40), st.integers(0, 9), st.integers(0, 100))
 def test_each_sweep_asks_once_for_whole_functions_and_once_for_each_line(begin, count, more):
     attempts = Attempts(begin)
-    attempts.begin(begin, [Hole("a.py", number, "", "") for number in range(count)])
+    attempts.begin(begin, [Hole("a.py", number, "", "", "") for number in range(count)])
     asked = []
     for number in range(begin, begin + more + 1):
         attempts.number = number
         asked.append((attempts.sweep, attempts.hole.line if attempts.hole else None))
-    assert asked == [(index // (count + 1), [None, *range(count)][index % (count + 1)]) for index in range(more + 1)]
+    later = [None, *[line for line in range(count) for _ in SAMPLES]]
+    sweeps = [(0, line) for line in [None, *range(count)]] + [
+        (sweep, line) for sweep in range(1, 200) for line in later
+    ]
+    assert asked == sweeps[: more + 1]

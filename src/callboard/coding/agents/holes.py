@@ -16,17 +16,19 @@ from typing import Final, NamedTuple
 
 from callboard.coding.agents.prompts import Part, is_test_file
 from callboard.coding.edits.mutants import find_code_lines
-from callboard.core import Canister, SupervisorCanister, UserCanister
+from callboard.core import Canister, Controls, SupervisorCanister, UserCanister
 from callboard.providers.local.fill import HOLE
 
 MAX_HOLES: Final = 40
 """Lines of one sweep."""
 MAX_FILE: Final = 30_000
-"""Characters of the largest file with holes: each prompt has the whole file."""
+"""Characters of the largest file with holes: each prompt has the file up to the line."""
 MAX_OUTPUT: Final = 1200
 """Characters of what the tests say, in a comment above the file."""
-TEMPERATURES: Final = (0.0, 0.8, 1.0)
-"""Temperatures of the sweeps, the last one of all that follow. At 0, most lines come back as they were, which costs no tests."""
+SAMPLES: Final = ((0.8, True), (0.8, False), (1.0, True))
+"""How each line is asked for in later sweeps: the temperature, and whether the reply ends with the line. Several replies to
+one prompt cost less than replies to several prompts. In the first sweep, the temperature is 0: most lines come back as they
+were, which costs no tests."""
 
 
 class Hole(NamedTuple):
@@ -36,12 +38,13 @@ class Hole(NamedTuple):
     line: int
     text: str
     """The line, without its indentation."""
+    next_line: str
     prompt: str
-    """The file with HOLE instead of the text."""
+    """The file up to the end of the definition, with HOLE instead of the text."""
 
 
 class Attempts:
-    """The attempts of a phase, in sweeps: one for whole functions, then one for each hole in the code as it is now.
+    """The attempts of a phase, in sweeps: one for whole functions, then those for each hole in the code as it is now.
 
     Args:
         number: Attempts so far.
@@ -59,13 +62,30 @@ class Attempts:
     @property
     def hole(self) -> Hole | None:
         """The hole of the attempt; None if the model is asked for whole functions."""
-        place = (self.number - self._begin) % (1 + len(self._holes))
-        return self._holes[place - 1] if place else None
+        sweep, place = self._find_place()
+        return self._holes[(place - 1) // (len(SAMPLES) if sweep else 1)] if place else None
 
     @property
     def sweep(self) -> int:
         """The number of the sweep, from 0."""
-        return (self.number - self._begin) // (1 + len(self._holes))
+        return self._find_place()[0]
+
+    @property
+    def controls(self) -> Controls:
+        """How to sample the line of the hole."""
+        sweep, place = self._find_place()
+        temperature, is_line = SAMPLES[(place - 1) % len(SAMPLES)] if sweep else (0.0, True)
+        next_line = "" if is_line or self.hole is None else self.hole.next_line
+        ending = "\n" if is_line else f"\n{next_line}" if next_line.strip() else "\n\n"
+        return Controls(temperature=temperature, seed=self.number, stop=(ending,))
+
+    def _find_place(self) -> tuple[int, int]:
+        """Return the number of the sweep, and the place of the attempt in the sweep."""
+        index, first = self.number - self._begin, 1 + len(self._holes)
+        if index < first:
+            return 0, index
+        sweep, place = divmod(index - first, 1 + len(SAMPLES) * len(self._holes))
+        return 1 + sweep, place
 
 
 def find_holes(parts: Iterable[Part], read: Callable[[str], Sequence[str]], output: str) -> Iterator[Hole]:
@@ -89,8 +109,8 @@ def _find_holes(parts: Iterable[Part], read: Callable[[str], Sequence[str]], out
         for number in numbers:
             line = lines[number - 1]
             content = line.strip()
-            code = [*lines[: number - 1], line.replace(content, HOLE, 1), *lines[number:]]
-            yield Hole(path, number, content, comment + "\n".join(code))
+            code = [*lines[: number - 1], line.replace(content, HOLE, 1), *lines[number:end], ""]
+            yield Hole(path, number, content, "".join(lines[number : number + 1]), comment + "\n".join(code))
 
 
 def drop_fills(canisters: Iterable[Canister]) -> tuple[Canister, ...]:

@@ -26,7 +26,6 @@ from callboard.agent.run import FindSchema, Run, RunResult
 from callboard.coding.agents.apply_code_blocks import CodeBlockApplier
 from callboard.coding.agents.best_tests import BestTests
 from callboard.coding.agents.deliver import format_findings, strip_code
-from callboard.coding.agents.holes import TEMPERATURES as FILL_TEMPERATURES
 from callboard.coding.agents.holes import Attempts, Hole, drop_fills
 from callboard.coding.agents.job_models import JobModels
 from callboard.coding.agents.job_record import JobLeft, JobMemory, JobRecord, PhaseMemory, open_phase_span
@@ -326,7 +325,7 @@ class PhaseRunner:
         if attempts.hole is None:
             agent = partial(self._agent, phase, self._rounds_left(phase), self._context_window(), number)
             return await self._converse(agent, name, prompt, history)
-        replied = await self._converse(partial(self._fill_agent, number), name, prompt, history)
+        replied = await self._converse(partial(self._fill_agent, attempts.controls), name, prompt, history)
         if self._failure:
             self.emit(Notice(self._failure))
             attempts.begin(attempts.number, ())
@@ -616,18 +615,13 @@ class PhaseRunner:
             event_filter=lambda: pipe(RepetitionFilter(), HallucinatedResultFilter()),
         )
 
-    def _fill_agent(self, number: int, earlier: RunProgress) -> Agent[str]:
-        """Return the agent that writes one line, in the sweep `number`."""
+    def _fill_agent(self, controls: Controls, earlier: RunProgress) -> Agent[str]:
+        """Return the agent that writes one line."""
         if self._filler is None:
             raise AssertionError
-        temperature = FILL_TEMPERATURES[min(number, len(FILL_TEMPERATURES) - 1)]
         seconds = max((self.deadline - self.clock()).total_seconds(), 1.0) + earlier.seconds
-        return Agent(
-            self._filler,
-            controls=Controls(temperature=temperature, seed=number, stop=("\n",)),
-            limits=Limits(rounds=1 + earlier.rounds, seconds=seconds),
-            clock=self.clock,
-        )
+        limits = Limits(rounds=1 + earlier.rounds, seconds=seconds)
+        return Agent(self._filler, controls=controls, limits=limits, clock=self.clock)
 
     async def _after_call(self, invocation: InvocationCanister, result: ResultCanister) -> ResultCanister:
         """Notes what the call shows, and truncates its result for the model."""
