@@ -15,7 +15,7 @@ from dataclasses import KW_ONLY, dataclass
 from datetime import datetime, timedelta
 from functools import partial
 from math import inf
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, TypeAlias
 
 from pydantic import Field
 
@@ -23,10 +23,8 @@ from callboard.agent import Agent
 from callboard.agent.output_type import Output
 from callboard.agent.resume import find_waiting_calls
 from callboard.agent.run import FindSchema, Run, RunResult
-from callboard.coding.agents.apply_code_blocks import CodeBlockApplier
-from callboard.coding.agents.best_tests import BestTests
+from callboard.coding.agents.code_block_phase import CodeBlockPhase
 from callboard.coding.agents.deliver import format_findings, strip_code
-from callboard.coding.agents.holes import Attempts, Hole, drop_fills
 from callboard.coding.agents.job_models import JobModels
 from callboard.coding.agents.job_record import JobLeft, JobMemory, JobRecord, PhaseMemory, open_phase_span
 from callboard.coding.agents.job_request import JobRequest
@@ -64,15 +62,12 @@ from callboard.loop.repeat_guard import FailedCalls
 from callboard.modes import HallucinatedResultFilter, get_plan
 from callboard.profiles import describe_spent
 from callboard.schema import ArgumentsInvalid
-from callboard.text.display import display_names
 from callboard.tools import Policy
 
 MAX_REFUSALS: Final = 3
 """Claims of being done that are refused in a row, with nothing changed in between, before a phase is given up."""
 MAX_ATTEMPTS: Final = MAX_REFUSALS
 """Attempts of one model in a phase before a stronger model takes over: as many as end a phase without one."""
-MAX_REMOVALS: Final = 12
-"""Runs of the tests in which failed tests are left out of one reply."""
 TEMPERATURES: Final = (None, 0.4, 0.8, 1.0)
 """Temperatures of the attempts, the last one of all that follow; None is the model's default."""
 MAX_REPEATED: Final = 4
@@ -81,10 +76,12 @@ _TOLERANCE: Final = timedelta(seconds=1)
 """Difference between the clocks of a job and of its runs."""
 MAX_FINDINGS: Final = 10
 """Maximum findings of a review; small models never stop."""
-MAX_FILES: Final = 20
-"""Files that a code block may be for, where the task is about none."""
 FINDINGS: Final[Any] = Annotated[list[Finding], Field(max_length=MAX_FINDINGS)]
 """The output of a review."""
+
+
+MakeAgent: TypeAlias = Callable[[RunProgress], Agent[Any]]
+"""Makes the agent of a run from what the run took in earlier processes."""
 
 
 @dataclass(eq=False)
@@ -130,20 +127,20 @@ class PhaseRunner:
         self._spent = self.past.cost
         self._model: Model = self.models.own
         """The model of the next reply."""
-        self._filler: Model | None = getattr(self.models.own, "filler", None)
+        self.filler: Model | None = getattr(self.models.own, "filler", None)
         """The model that writes single lines."""
-        self._is_filling = False
+        self.is_filling = False
         self._stuck = ""
         """Why the last run was stopped before its end."""
         self._nested = self.workspace.nested_instructions()
-        self._failure = ""
+        self.failure = ""
         """Why the stronger model could not be asked."""
         self._settings = self.request.settings.coding
-        self._facts = Facts()
+        self.facts = Facts()
         self._rounds_before = 0
-        self._new_files: list[str] = []
+        self.new_files: list[str] = []
         self._snapshot = self.past.snapshot
-        self._has_changed = True
+        self.has_changed = True
         """Whether the files may be others than those that were kept last."""
 
     @property
@@ -165,7 +162,7 @@ class PhaseRunner:
                     await self._run_phase(phase)
                 if self.pending:
                     return
-                answer = self._facts.answer
+                answer = self.facts.answer
             else:
                 self.phase, self.why = phase.name, self.memory.phase.why
                 self.missing = self.past.missing if phase.name == self.past.phase else ()
@@ -178,8 +175,8 @@ class PhaseRunner:
     async def _run_phase(self, phase: Phase) -> None:
         past = self.past if self.past.phase == phase.name else Progress()
         self._nested = self.workspace.nested_instructions()
-        self.phase, self.why, self._facts = phase.name, "", Facts(has_tools=bool(phase.tools))
-        self._is_filling = False
+        self.phase, self.why, self.facts = phase.name, "", Facts(has_tools=bool(phase.tools))
+        self.is_filling = False
         self._rounds_before = past.rounds_before if past.phase else self.rounds
         if self.memory.phase.name != phase.name:
             self.memory.phase = PhaseMemory(name=phase.name)
@@ -189,7 +186,7 @@ class PhaseRunner:
             other = "" if self._model is self.models.own else self._model.name
             self.emit(PhaseStarted(phase.name, phase.rounds, other))
         await self.workspace.begin_checks(phase)
-        await (self._run_with_code_blocks(phase, past) if phase.code_blocks else self._run_with_tools(phase, past))
+        await (CodeBlockPhase(self, phase, past).run() if phase.code_blocks else self._run_with_tools(phase, past))
         self.remember()
         await self._keep_state()
         if not self.pending:
@@ -200,29 +197,29 @@ class PhaseRunner:
         """Run one conversation in which the model calls tools and gets the list of missing evidence."""
         prompt, history = "", self._recall(phase, past) if past.prompts else ()
         if not history:
-            prompt = (await self._prepare(phase))()
-        memory, window = self.memory.phase, self._context_window()
+            prompt = (await self.prepare(phase))()
+        memory, window = self.memory.phase, self.context_window()
         memory.digest = memory.digest or await self.workspace.tests.digest()
         checks, has_reply = max(past.prompts - 1, 0), past.run_ended
         while True:
             if not has_reply:
-                if not (rounds := self._rounds_left(phase)):
+                if not (rounds := self.rounds_left(phase)):
                     return
                 self.remember()
-                agent = partial(self._agent, phase, rounds, window, 0)
-                history = await self._converse(agent, f"{phase.name}-{checks + 1}", prompt, history)
+                agent = partial(self.agent, phase, rounds, window, 0)
+                history = await self.converse(agent, f"{phase.name}-{checks + 1}", prompt, history)
                 if self.pending:
                     return
             has_reply, checks = False, checks + 1
-            await self._check_evidence(phase)
-            self.missing += find_unread_commands(self._facts.answer) if self.missing else ()
-            if self._is_over() and not (self._stuck and self.clock() < self.deadline):
+            await self.check_evidence(phase)
+            self.missing += find_unread_commands(self.facts.answer) if self.missing else ()
+            if self.is_over() and not (self._stuck and self.clock() < self.deadline):
                 return
             is_refused = await self._count_refusals(checks) >= MAX_REFUSALS
-            prompt = self._change_model(phase, checks) or self._refusal()
+            prompt = self.change_model(phase, checks) or self.refusal()
             if is_refused and memory.refusals:
                 return
-            window = self._context_window()
+            window = self.context_window()
 
     async def _count_refusals(self, checks: int) -> int:
         """Return how many claims in a row were refused without a change in between; `checks` counts all claims."""
@@ -235,7 +232,7 @@ class PhaseRunner:
 
     def _recall(self, phase: Phase, past: Progress) -> tuple[Canister, ...]:
         """Return the conversation of a phase that continues."""
-        facts = self._facts
+        facts = self.facts
         facts.answer = past.answer
         facts.files_read = past.count_looks(self.workspace.only_looks)
         facts.saw_failure = self.memory.phase.saw_failure
@@ -245,105 +242,13 @@ class PhaseRunner:
                 self._take_findings(Output(FINDINGS).read(past.answer))
         return tuple(past.conversation)
 
-    async def _run_with_code_blocks(self, phase: Phase, past: Progress) -> None:
-        """Run attempts of one reply each, and put the code blocks of each reply into the files.
-
-        Each attempt is a new conversation, because a small model repeats code that it sees. Every second prompt for
-        whole functions says why the last one failed. The other prompts do not say it: small models often fix the other
-        answer. A local model is also asked for single lines.
-        """
-        workspace = self.workspace
-        best = BestTests(workspace, self.task, self.memory, self.remember, self.emit)
-        # We cannot see how much of the code was applied, so the reply is applied again from the beginning.
-        await best.restore(past.code_calls.values())
-        self.calls -= len(past.code_calls) - past.codes_before
-        make_prompt = await self._prepare(phase)
-        self._facts.answer = last_answer(past.attempt)
-        applier = CodeBlockApplier(
-            workspace.workspace,
-            self.policy,
-            self.approve,
-            files=workspace.chosen_files or workspace.files[:MAX_FILES],
-            new_files=self._new_files,
-            guarded_files=workspace.tests.guarded_files,
-            emit=self.emit,
-            save=self._save,
-            count=past.codes_before,
-        )
-        memory, attempts, has_reply = self.memory.phase, Attempts(max(past.prompts - 1, 0)), past.run_ended
-        attempts.begin(memory.holes_begin, await self._find_holes(phase))
-        conversation, shown = tuple(past.conversation), tuple[str, ...]()
-        prompt = "" if past.prompts else make_prompt()
-        while True:
-            # A stronger model continues the conversation. The others begin a new one.
-            history = drop_fills(conversation) if memory.model else tuple(past.attempt) if not prompt else ()
-            if not has_reply:
-                if not self._rounds_left(phase):
-                    self.missing = self.missing if best.best is None else ()
-                    return
-                replied = await self._ask(phase, attempts, prompt, history)
-                conversation = (
-                    replied if memory.model else (*conversation[: len(conversation) - len(history)], *replied)
-                )
-            hole, has_reply = attempts.hole, False
-            await self._apply(phase, applier, hole)
-            if self.pending:
-                return
-            attempts.number += 1
-            memory.fills += hole is not None
-            if self.missing and hole is None:
-                self.emit(Notice(f"attempt {attempts.number}: {'; '.join([*applier.failures, *self.missing])}"))
-            await best.judge(applier, is_good=not self.missing)
-            refused = (*applier.failures,) or self.missing
-            is_better = bool(self.missing) and await best.keep_progress(applier)
-            if memory.kept_files:
-                await self._check_evidence(phase)
-            if self._is_over() and not (best.wish and self.clock() < self.deadline):
-                return
-            if best.wish and not self._failure:
-                prompt = best.wish if memory.model else make_prompt(wish=best.wish)
-                continue
-            if hole is None:
-                shown = refused if applier.failures or attempts.sweep % 2 == 0 else ()
-            if is_better:
-                make_prompt, shown, memory.holes_begin = await self._prepare(phase), (), attempts.number
-                attempts.begin(attempts.number, await self._find_holes(phase))
-            new = self._change_model(phase, attempts.number - memory.fills, refused)
-            if memory.model:
-                attempts.begin(attempts.number, ())
-                prompt = new or self._refusal(refused)
-            else:
-                prompt = attempts.hole.prompt if attempts.hole else make_prompt(refused=shown)
-
-    async def _ask(
-        self, phase: Phase, attempts: Attempts, prompt: str, history: tuple[Canister, ...]
-    ) -> tuple[Canister, ...]:
-        """Let the model reply to the prompt of an attempt; return the conversation after it."""
-        self.remember()
-        name, number = f"{phase.name}-{attempts.number + 1}", 0 if self.memory.phase.model else attempts.sweep
-        self._is_filling = attempts.hole is not None
-        if attempts.hole is None:
-            agent = partial(self._agent, phase, self._rounds_left(phase), self._context_window(), number)
-            return await self._converse(agent, name, prompt, history)
-        replied = await self._converse(partial(self._fill_agent, attempts.controls), name, prompt, history)
-        if self._failure:
-            self.emit(Notice(self._failure))
-            attempts.begin(attempts.number, ())
-            self._filler, self._failure, self._facts.answer = None, "", ""
-        return replied
-
-    async def _find_holes(self, phase: Phase) -> Sequence[Hole]:
-        """Return the lines to ask for one by one, if the tests can judge them and the model can write them."""
-        can_fill = "tests" in phase.evidence and self._filler is not None and not self.memory.phase.model
-        return await self.workspace.find_holes(self.task) if can_fill else ()
-
-    async def _prepare(self, phase: Phase) -> partial[str]:
+    async def prepare(self, phase: Phase) -> partial[str]:
         """Collect the parts of the phase's prompt."""
         if "tests" in phase.prompt_context:
             self.emit(Notice("running the tests"))
         self._find_new_files()
         context = await self.workspace.prompt_context(phase.prompt_context, self.task)
-        self._facts.saw_failure = self.memory.phase.saw_failure = self.workspace.tests.is_failing
+        self.facts.saw_failure = self.memory.phase.saw_failure = self.workspace.tests.is_failing
         return partial(
             phase_prompt,
             self.request.kind,
@@ -351,15 +256,15 @@ class PhaseRunner:
             phase,
             context=context,
             summaries=self.summaries,
-            new_files=self._new_files,
+            new_files=self.new_files,
         )
 
     def _find_new_files(self) -> None:
         # In other kinds of jobs a file that the task names, and that is not there, is not to be written.
-        self._new_files = self.workspace.new_files(self.task) if self.request.kind == "build" else []
-        self._facts.wants_tests = any(map(is_test_file, self._new_files))
+        self.new_files = self.workspace.new_files(self.task) if self.request.kind == "build" else []
+        self.facts.wants_tests = any(map(is_test_file, self.new_files))
 
-    def _rounds_left(self, phase: Phase) -> int:
+    def rounds_left(self, phase: Phase) -> int:
         """Return how many more replies the phase may take; 0 is reported as missing evidence."""
         rounds = self._rounds_of_phase(phase)
         if self.request.max_rounds is not None:
@@ -383,14 +288,14 @@ class PhaseRunner:
         is_spent = self.rounds >= (request.max_rounds or inf) or self._spent >= (request.max_cost or inf)
         return bool(self.models.escalate) and not (is_spent or memory.model or memory.cannot_escalate)
 
-    def _change_model(self, phase: Phase, checks: int, refused: Sequence[str] = ()) -> str:
+    def change_model(self, phase: Phase, checks: int, refused: Sequence[str] = ()) -> str:
         """Let the stronger model take over if this one is stuck, and return the prompt for it; "" if nothing changes.
 
         A stronger model that could not be asked gives the phase back. It has the rounds of a whole phase.
         """
         memory, name = self.memory.phase, self.models.escalate
         tried = checks - memory.checks_before
-        failure, self._failure = self._failure, ""
+        failure, self.failure = self.failure, ""
         why, self._stuck = self._stuck, ""
         if failure:
             self._model, why = self.models.of_phase(phase.name), f"{self._model.name} cannot be asked: {failure}"
@@ -406,19 +311,19 @@ class PhaseRunner:
         memory.checks_before, memory.refusals = checks, 0
         self.emit(ModelChanged(self._model.name, why))
         self.remember()
-        prompt = self._refusal(refused) if refused or self.missing else ""
+        prompt = self.refusal(refused) if refused or self.missing else ""
         return take_over_prompt(why, prompt, gives_back=bool(failure))
 
     @property
     def _may_fail(self) -> bool:
         """Whether the job continues with its own model if this one cannot be asked."""
-        return bool(self.memory.phase.model) or self._is_filling
+        return bool(self.memory.phase.model) or self.is_filling
 
-    def _is_over(self) -> bool:
+    def is_over(self) -> bool:
         return not self.missing or self.clock() >= self.deadline
 
-    async def _converse(
-        self, make_agent: Callable[[RunProgress], Agent[Any]], name: str, prompt: str, history: tuple[Canister, ...]
+    async def converse(
+        self, make_agent: MakeAgent, name: str, prompt: str, history: tuple[Canister, ...]
     ) -> tuple[Canister, ...]:
         """Run the agent, or the rest of the interrupted run of this name; return the conversation after it."""
         start = None if prompt else self._find_start(len(history))
@@ -449,13 +354,13 @@ class PhaseRunner:
 
     async def _keep_state(self) -> None:
         """Record the files and the notes after a round. A fork can begin there."""
-        tree = self._snapshot.tree if self._snapshot and not self._has_changed else await self.workspace.keep_files()
-        self._has_changed = False
+        tree = self._snapshot.tree if self._snapshot and not self.has_changed else await self.workspace.keep_files()
+        self.has_changed = False
         self._snapshot = TreeSnapshot(tree, self.memory.dump_for_fork())
         self.record.add(self._snapshot)
         await self.record.save()
 
-    async def _save(self) -> None:
+    async def save(self) -> None:
         self.remember()
         await self.record.save()
 
@@ -484,12 +389,12 @@ class PhaseRunner:
         self._count(result)
         if run.failure is not None and not (self._may_fail and isinstance(run.failure, ProviderError)):
             raise run.failure
-        self._failure = run.failure.message if run.failure is not None else ""
+        self.failure = run.failure.message if run.failure is not None else ""
         self.pending, self.find_schema = result.pending, run.find_schema
         why = result.why if result.state == "incomplete" else ""
         is_late = self.deadline - self.clock() < _TOLERANCE
         self.why = self.memory.phase.why = "the time of the job is over" if why and is_late else why
-        self._facts.answer = last_answer(result.canisters) or self._facts.answer
+        self.facts.answer = last_answer(result.canisters) or self.facts.answer
         with suppress(NoOutput):
             if not isinstance(result.output, str):
                 self._take_findings(result.output)
@@ -508,63 +413,19 @@ class PhaseRunner:
         self.memory.models = tuple(uses.values())
 
     def _take_findings(self, findings: list[Finding]) -> None:
-        self._facts.findings = self.memory.findings = tuple(findings)
-        self._facts.answer = format_findings(findings)
+        self.facts.findings = self.memory.findings = tuple(findings)
+        self.facts.answer = format_findings(findings)
 
-    async def _check_evidence(self, phase: Phase) -> None:
+    async def check_evidence(self, phase: Phase) -> None:
         if "tests" in phase.evidence and await self.workspace.tests.must_run():
             self.emit(Notice("running the tests"))
-        await self.workspace.collect_facts(self._facts, phase.evidence)
-        self.missing = missing_evidence(phase.evidence, self._facts)
+        await self.workspace.collect_facts(self.facts, phase.evidence)
+        self.missing = missing_evidence(phase.evidence, self.facts)
 
-    async def _apply(self, phase: Phase, applier: CodeBlockApplier, hole: Hole | None) -> None:
-        """Apply the code of the answer, or the line for a hole, and check the evidence.
+    def refusal(self, missing: Sequence[str] = ()) -> str:
+        return refusal(missing or self.missing, has_tools=self.facts.has_tools)
 
-        If the answer holds only tests, what fails is left out until the rest passes: the code did not change, so the
-        tests must be wrong.
-        """
-        tests = self.workspace.tests
-        await applier.apply(self._facts.answer, hole)
-        tests.mark_changed()
-        if applier.changed_files and tests.is_testable and not await tests.must_run():
-            self.memory.phase.repeated += 1
-        if await self._is_pending_or_applied(phase, applier):
-            return
-        missing, dropped = self.missing, dict[str, None]()
-        for _ in range(MAX_REMOVALS):
-            failures = tests.new_failures
-            if not (self.missing and failures and applier.changed_files):
-                break
-            if not all(map(is_test_file, applier.changed_files)):
-                break
-            dropped |= dict.fromkeys(await applier.apply_without(failures))
-            if await self._is_pending_or_applied(phase, applier):
-                break
-        if dropped and self.missing:
-            self.missing = missing
-        elif dropped and not self.pending:
-            self.memory.dropped_tests = tuple(dropped)
-            self.emit(Notice(f"left out, since they fail on the code as it is: {display_names(dropped)}"))
-
-    async def _is_pending_or_applied(self, phase: Phase, applier: CodeBlockApplier) -> bool:
-        """Check the evidence, unless somebody has to answer a call first; return whether nothing remains to do."""
-        self.pending = tuple(applier.deferred)
-        if not self.pending:
-            await self._check_applied(phase, applier)
-        return bool(self.pending) or not self.missing
-
-    async def _check_applied(self, phase: Phase, applier: CodeBlockApplier) -> None:
-        self.calls, applier.calls = self.calls + applier.calls, 0
-        self._has_changed = True
-        self.workspace.tests.mark_changed()
-        await self._check_evidence(phase)
-        if self.missing:
-            self.missing += await self.workspace.new_findings(applier.changed_files)
-
-    def _refusal(self, missing: Sequence[str] = ()) -> str:
-        return refusal(missing or self.missing, has_tools=self._facts.has_tools)
-
-    def _context_window(self) -> ContextWindow:
+    def context_window(self) -> ContextWindow:
         """Return the model's view of a long conversation; the list of missing evidence stays in it."""
         context = self._settings.context
         return ContextWindow(
@@ -572,10 +433,10 @@ class PhaseRunner:
             threshold=context.compact_at,
             keep=context.keep_rounds,
             every=context.compact_every_n_rounds or 0,
-            pinned=lambda: self._refusal() if self.missing else "",
+            pinned=lambda: self.refusal() if self.missing else "",
         )
 
-    def _agent(
+    def agent(
         self,
         phase: Phase,
         rounds: int,
@@ -615,25 +476,25 @@ class PhaseRunner:
             event_filter=lambda: pipe(RepetitionFilter(), HallucinatedResultFilter()),
         )
 
-    def _fill_agent(self, controls: Controls, earlier: RunProgress) -> Agent[str]:
+    def fill_agent(self, controls: Controls, earlier: RunProgress) -> Agent[str]:
         """Return the agent that writes one line."""
-        if self._filler is None:
+        if self.filler is None:
             raise AssertionError
         seconds = max((self.deadline - self.clock()).total_seconds(), 1.0) + earlier.seconds
         limits = Limits(rounds=1 + earlier.rounds, seconds=seconds)
-        return Agent(self._filler, controls=controls, limits=limits, clock=self.clock)
+        return Agent(self.filler, controls=controls, limits=limits, clock=self.clock)
 
     async def _after_call(self, invocation: InvocationCanister, result: ResultCanister) -> ResultCanister:
         """Notes what the call shows, and truncates its result for the model."""
         looks = self.workspace.only_looks(invocation)
         if not looks:
             # A run of tests may write files too.
-            self._has_changed = True
+            self.has_changed = True
             self.workspace.tests.mark_changed()
         if result.error is None:
-            self._facts.files_read += looks
-        self._facts.saw_failure |= self.workspace.tests.is_failing or bool(result.exit_code)
-        if self._facts.saw_failure and not self.memory.phase.saw_failure:
+            self.facts.files_read += looks
+        self.facts.saw_failure |= self.workspace.tests.is_failing or bool(result.exit_code)
+        if self.facts.saw_failure and not self.memory.phase.saw_failure:
             self.memory.phase.saw_failure = True
             self.remember()
         limit = self._settings.context.result_limit(invocation.name)
