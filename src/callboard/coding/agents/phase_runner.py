@@ -127,9 +127,10 @@ class PhaseRunner:
         self._spent = self.past.cost
         self._model: Model = self.models.own
         """The model of the next reply."""
-        self.filler: Model | None = getattr(self.models.own, "filler", None)
-        """The model that writes single lines."""
+        self.filler: Model | None = None
+        """The model that writes single lines in this phase."""
         self.is_filling = False
+        """Whether the next reply is a single line."""
         self._stuck = ""
         """Why the last run was stopped before its end."""
         self._nested = self.workspace.nested_instructions()
@@ -137,8 +138,10 @@ class PhaseRunner:
         """Why the stronger model could not be asked."""
         self._settings = self.request.settings.coding
         self.facts = Facts()
+        """What the evidence of the phase is checked by."""
         self._rounds_before = 0
         self.new_files: list[str] = []
+        """Files that the task names and that do not exist yet."""
         self._snapshot = self.past.snapshot
         self.has_changed = True
         """Whether the files may be others than those that were kept last."""
@@ -182,6 +185,7 @@ class PhaseRunner:
             self.memory.phase = PhaseMemory(name=phase.name)
         name = self.memory.phase.model
         self._model = self.models.by_name[name] if name else self.models.of_phase(phase.name)
+        self.filler = getattr(self._model, "filler", None)
         if not past.phase:
             other = "" if self._model is self.models.own else self._model.name
             self.emit(PhaseStarted(phase.name, phase.rounds, other))
@@ -279,8 +283,8 @@ class PhaseRunner:
 
     def _rounds_of_phase(self, phase: Phase) -> int:
         memory = self.memory.phase
-        free = min(memory.repeated, MAX_REPEATED)
-        return phase.rounds + free + memory.fills - (self.rounds - max(self._rounds_before, memory.rounds_before))
+        free = min(memory.repeated, MAX_REPEATED) + (0 if memory.model else memory.fills)
+        return phase.rounds + free - (self.rounds - max(self._rounds_before, memory.rounds_before))
 
     @property
     def _may_escalate(self) -> bool:
@@ -325,7 +329,10 @@ class PhaseRunner:
     async def converse(
         self, make_agent: MakeAgent, name: str, prompt: str, history: tuple[Canister, ...]
     ) -> tuple[Canister, ...]:
-        """Run the agent, or the rest of the interrupted run of this name; return the conversation after it."""
+        """Run the agent, or the rest of the interrupted run of this name; return the conversation after it.
+
+        Raises CallboardError if the model cannot be asked, JobLeft if another process continues.
+        """
         start = None if prompt else self._find_start(len(history))
         journal = self.record.open_journal(name, start)
         earlier = journal.progress
