@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from callboard.coding.agents.holes import MAX_HOLES, SAMPLES, Attempts, Hole, find_holes
+from callboard.coding.agents.holes import BETWEEN, MAX_HOLES, SAMPLES, Attempts, Hole, find_holes
 from callboard.coding.agents.prompts import Part
 from callboard.core import ReplyFailed
 from callboard.providers.local.fill import HOLE
@@ -34,14 +34,13 @@ def test_a_line_that_the_model_does_not_see_is_written_again(run, sums):
 
 
 @pytest.mark.usefixtures("sums")
-def test_after_all_lines_the_next_sweep_begins_with_whole_functions(run):
-    again = ["def add(b, a):", "def add(a, b):", "def sub(a, b):"]
-    filler = ["def add(a, b):", "total = b - a", "return 0", *again, "total = sum((a, b))"]
-    done = run("debug", DEBUG, [SAME, SAME], fills=filler)
-    assert (done.job.state, done.job.rounds) == ("completed", 9)
-    assert [HOLE in each for each in done.prompts] == [False, True, True, True, False, True, True, True, True]
+def test_whole_functions_are_asked_for_again_after_some_lines(run):
+    fills = ["def add(a, b):", "total = b - a", "return 0", *[f"def add{number}(a, b):" for number in range(17)]]
+    done = run("debug", DEBUG, [SAME, SAME], fills=[*fills, "return a + b"])
+    assert done.job.state == "completed"
+    assert [HOLE in each for each in done.prompts] == [False, *[True] * BETWEEN, False, True]
     asked = [each.controls for each in done.model.filler.requests]
-    assert [each.temperature for each in asked] == [0.0] * 3 + [0.8, 0.8, 1.0, 0.8]
+    assert [each.temperature for each in asked[:7]] == [0.0] * 3 + [0.8, 0.8, 1.0, 0.8]
     assert [each.stop for each in asked[3:6]] == [("\n",), ("\n    # Adds.",), ("\n",)]
     assert len({each.seed for each in asked}) == len(asked)
     assert done.model.requests[1].controls.temperature == 0.4
@@ -83,15 +82,20 @@ def test_the_line_in_the_hole_makes_the_file_again(lines):
 
 
 @given(st.integers(0, 40), st.integers(0, 9), st.integers(0, 100))
-def test_each_sweep_asks_once_for_whole_functions_and_once_for_each_line(begin, count, more):
+def test_each_line_is_asked_for_in_turn(begin, count, more):
     attempts = Attempts(begin)
     attempts.begin(begin, [Hole("a.py", number, "", "", "") for number in range(count)])
-    asked = []
+    asked, temperatures = [], []
     for number in range(begin, begin + more + 1):
         attempts.number = number
-        asked.append((attempts.sweep, attempts.hole.line if attempts.hole else None))
-    later = [None, *[line for line in range(count) for _ in SAMPLES]]
-    sweeps = [(0, line) for line in [None, *range(count)]] + [
-        (sweep, line) for sweep in range(1, 200) for line in later
-    ]
-    assert asked == sweeps[: more + 1]
+        asked.append(attempts.hole.line if attempts.hole else None)
+        if attempts.hole:
+            temperatures.append(attempts.controls.temperature)
+        assert attempts.answers == asked[:-1].count(None)
+    places = range(0, more + 1, 1 + BETWEEN) if count else range(more + 1)
+    assert [place for place, line in enumerate(asked) if line is None] == [*places]
+    lines = [line for line in asked if line is not None]
+    later = [line for line in range(count) for _ in SAMPLES] * len(lines)
+    assert lines == [*range(count), *later][: len(lines)]
+    assert temperatures[:count] == [0.0] * min(count, len(lines))
+    assert 0.0 not in temperatures[count:]

@@ -113,7 +113,7 @@ class CodeBlockPhase:
         runner.remember()
         runner.is_filling = attempts.hole is not None
         if attempts.hole is None:
-            number, rounds = 0 if is_stronger else attempts.sweep, runner.rounds_left(self._phase)
+            number, rounds = 0 if is_stronger else attempts.answers, runner.rounds_left(self._phase)
             make_agent: MakeAgent = partial(runner.agent, self._phase, rounds, runner.context_window(), number)
         else:
             make_agent = partial(runner.fill_agent, attempts.controls)
@@ -137,7 +137,7 @@ class CodeBlockPhase:
             failures = "; ".join([*applier.failures, *runner.missing])
             runner.emit(Notice(f"attempt {self._attempts.number}: {failures}"))
         if hole is None:
-            self._refused = refused if applier.failures or self._attempts.sweep % 2 == 0 else ()
+            self._refused = refused if applier.failures or self._attempts.answers % 2 == 0 else ()
         await self._best.judge(applier, is_good=not runner.missing)
         is_better = bool(runner.missing) and await self._best.keep_progress(applier)
         if self._memory.kept_files:

@@ -1,7 +1,7 @@
 """Let a small model write one line at a time, where it does not see the line: small models copy the code that they see.
 
-A sweep leaves out each line of the code that the failing tests use, one at a time. The model gets the file without the
-line. A reply takes a tenth of the time of a whole function.
+The lines of the code that the failing tests use are asked for in turn. The model gets the file without the line. A reply
+takes a tenth of the time of a whole function.
 
 Source: Xia and Zhang, "Less Training, More Repairing Please", 2022 (AlphaRepair).
 
@@ -19,15 +19,17 @@ from callboard.coding.edits.mutants import find_code_lines
 from callboard.core import Canister, Controls, SupervisorCanister, UserCanister
 from callboard.providers.local.fill import HOLE
 
-MAX_HOLES: Final = 40
-"""Lines of one sweep."""
+MAX_HOLES: Final = 20
+"""Lines that are asked for."""
+BETWEEN: Final = 20
+"""Replies with lines between two with whole functions, which take as long together."""
 MAX_FILE: Final = 30_000
 """Characters of the largest file with holes: each prompt has the file up to the line."""
 MAX_OUTPUT: Final = 1200
 """Characters of what the tests say, in a comment above the file."""
 SAMPLES: Final = ((0.8, True), (0.8, False), (1.0, True))
-"""How each line is asked for in later sweeps: the temperature, and whether the reply ends with the line. Several replies to
-one prompt cost less than replies to several prompts. In the first sweep, the temperature is 0: most lines come back as they
+"""How each line is asked for after the first time: the temperature, and whether the reply ends with the line. Several replies
+to one prompt cost less than replies to several prompts. The first time, the temperature is 0: most lines come back as they
 were, which costs no tests."""
 
 
@@ -44,7 +46,7 @@ class Hole(NamedTuple):
 
 
 class Attempts:
-    """The attempts of a phase, in sweeps: one for whole functions, then those for each hole in the code as it is now.
+    """The attempts of a phase: one for whole functions, then BETWEEN for holes in the code as it is now, and so on.
 
     Args:
         number: Attempts so far.
@@ -56,36 +58,36 @@ class Attempts:
         self._holes: Sequence[Hole] = ()
 
     def begin(self, number: int, holes: Sequence[Hole]) -> None:
-        """Begin with the first sweep at the attempt `number`."""
+        """Begin again at the attempt `number`, with these holes."""
         self._begin, self._holes = number, holes
+
+    @property
+    def answers(self) -> int:
+        """How many attempts before this one were for whole functions, since the beginning."""
+        index = self.number - self._begin
+        return -(-index // (1 + BETWEEN)) if self._holes else index
 
     @property
     def hole(self) -> Hole | None:
         """The hole of the attempt; None if the model is asked for whole functions."""
-        sweep, place = self._find_place()
-        return self._holes[(place - 1) // (len(SAMPLES) if sweep else 1)] if place else None
-
-    @property
-    def sweep(self) -> int:
-        """The number of the sweep, from 0."""
-        return self._find_place()[0]
+        if not self._holes or (self.number - self._begin) % (1 + BETWEEN) == 0:
+            return None
+        lines, count = self._lines, len(self._holes)
+        return self._holes[lines if lines < count else (lines - count) // len(SAMPLES) % count]
 
     @property
     def controls(self) -> Controls:
         """How to sample the line of the hole."""
-        sweep, place = self._find_place()
-        temperature, is_line = SAMPLES[(place - 1) % len(SAMPLES)] if sweep else (0.0, True)
+        later = self._lines - len(self._holes)
+        temperature, is_line = (0.0, True) if later < 0 else SAMPLES[later % len(SAMPLES)]
         next_line = "" if is_line or self.hole is None else self.hole.next_line
         ending = "\n" if is_line else f"\n{next_line}" if next_line.strip() else "\n\n"
         return Controls(temperature=temperature, seed=self.number, stop=(ending,))
 
-    def _find_place(self) -> tuple[int, int]:
-        """Return the number of the sweep, and the place of the attempt in the sweep."""
-        index, first = self.number - self._begin, 1 + len(self._holes)
-        if index < first:
-            return 0, index
-        sweep, place = divmod(index - first, 1 + len(SAMPLES) * len(self._holes))
-        return 1 + sweep, place
+    @property
+    def _lines(self) -> int:
+        """How many attempts before this one were for lines."""
+        return self.number - self._begin - self.answers
 
 
 def find_holes(parts: Iterable[Part], read: Callable[[str], Sequence[str]], output: str) -> Iterator[Hole]:
