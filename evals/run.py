@@ -152,7 +152,8 @@ def cells(some: list[Result]) -> list[str]:
 
 def options(parser: argparse.ArgumentParser) -> None:
     """What can be asked of a run."""
-    parser.add_argument("--name", default="", metavar="PART", help="tasks with this in their name, such as go/")
+    part = "repeatable; tasks with this in their name, such as go/"
+    parser.add_argument("--name", action="append", metavar="PART", help=part)
     parser.add_argument("--kind", choices=get_args(Kind))
     parser.add_argument("--language", choices=get_args(Language))
     parser.add_argument("--fault", choices=get_args(Fault), help="tasks with this fault")
@@ -173,7 +174,7 @@ def chosen(given: argparse.Namespace) -> list[Task]:
     tasks = [
         task
         for task in load_tasks(HELD_BACK if given.held_back else TASKS)
-        if given.name in task.name
+        if any(part in task.name for part in given.name or [""])
         and given.kind in {None, task.kind}
         and given.language in {None, task.language}
         and given.fault in {None, task.fault}
