@@ -34,8 +34,6 @@ class Turn(msgspec.Struct):
 
 Step: TypeAlias = Turn | core.UserCanister | core.SupervisorCanister | core.DocumentCanister | core.ResultCanister
 """A turn, or a canister outside of one; such a result answers no invocation."""
-_REPLY = (core.AssistantCanister, core.InvocationCanister)
-_NO_RESULT = core.ResultCanister(contents(NOT_RUN), invocation_id="")
 
 
 def group_turns(canisters: Sequence[core.Canister]) -> list[Step]:
@@ -43,38 +41,23 @@ def group_turns(canisters: Sequence[core.Canister]) -> list[Step]:
 
     A result belongs to the last turn before it that asked for its identifier, at any distance.
     """
+    answers, orphans = _match_results(canisters)
     steps: list[Step] = []
     turn: Turn | None = None
-    waiting: dict[str, tuple[Turn, deque[int]]] = {}
-    unanswered = 0
-    for canister in canisters:
-        if isinstance(canister, _REPLY):
+    for index, canister in enumerate(canisters):
+        if isinstance(canister, core.AssistantCanister | core.InvocationCanister):
             if turn is None:
                 turn = Turn()
                 steps.append(turn)
             turn.reply.append(canister)
             if isinstance(canister, core.InvocationCanister):
-                calls = waiting.get(canister.identifier)
-                if calls is None or calls[0] is not turn:
-                    calls = waiting[canister.identifier] = turn, deque()
-                calls[1].append(len(turn.results))
                 turn.invocations.append(canister)
-                turn.results.append(_NO_RESULT)
-                unanswered += 1
+                result = answers.get(index)
+                turn.results.append(result or core.ResultCanister(contents(NOT_RUN), invocation_id=canister.identifier))
             continue
         turn = None
-        if isinstance(canister, core.ResultCanister):
-            calls = waiting.get(canister.invocation_id)
-            if calls is not None and calls[1]:
-                calls[0].results[calls[1].popleft()] = canister
-                unanswered -= 1
-                continue
-        steps.append(canister)
-    for step in steps if unanswered else ():
-        if isinstance(step, Turn):
-            for index, call in enumerate(step.invocations):
-                if step.results[index] is _NO_RESULT:
-                    step.results[index] = msgspec.structs.replace(_NO_RESULT, invocation_id=call.identifier)
+        if not isinstance(canister, core.ResultCanister) or index in orphans:
+            steps.append(canister)
     return steps
 
 
