@@ -47,9 +47,6 @@ class _When2CallRow(msgspec.Struct, frozen=True):
     tools: list[str]
 
 
-_rows: msgspec.json.Decoder[_When2CallRow] = msgspec.json.Decoder(_When2CallRow)
-
-
 def load_when2call(path: Path) -> list[Task]:
     """Return the tasks of the file `path`, or of the first known file in a directory.
 
@@ -68,9 +65,10 @@ def load_when2call(path: Path) -> list[Task]:
 
 def decode_when2call(lines: Iterable[bytes], *, path: str = "") -> Iterator[Task]:
     """Yield the tasks of a file's lines. Raises CallerError with `path` and the line."""
-    for number, row in enumerate(decode_lines(_rows, lines, path), 1):
+    for number, row in enumerate(decode_lines(_When2CallRow, lines, path), 1):
         location = f"{path}:{number}"
-        tools = tuple(decode_tool(tool, location) for tool in row.tools)
+        functions = decode_lines(_Function, map(str.encode, row.tools), location)
+        tools = tuple(_tool(function, location) for function in functions)
         step = Step((UserCanister(row.question),), any_call=row.correct_answer == "tool_call")
         if tools:
             yield Task(row.uuid, WHEN2CALL, row.correct_answer, tools, (step,))
@@ -174,13 +172,6 @@ class _RightCalls(msgspec.Struct, frozen=True):
     ground_truth: list[list[str]]
 
 
-_functions: msgspec.json.Decoder[_Function] = msgspec.json.Decoder(_Function)
-_questions: msgspec.json.Decoder[_Question] = msgspec.json.Decoder(_Question)
-_answers: msgspec.json.Decoder[_Answer] = msgspec.json.Decoder(_Answer)
-_conversations: msgspec.json.Decoder[_Conversation] = msgspec.json.Decoder(_Conversation)
-_right_calls: msgspec.json.Decoder[_RightCalls] = msgspec.json.Decoder(_RightCalls)
-
-
 def load_bfcl(directory: Path, categories: Sequence[str] = CATEGORIES) -> list[Task]:
     """Return the tasks of the categories, in the order of the files.
 
@@ -223,8 +214,8 @@ def decode_bfcl(
     category: str, questions: Iterable[bytes], answers: Iterable[bytes] = (), *, path: str = ""
 ) -> Iterator[Task]:
     """Yield the tasks of a category's lines. Raises CallerError with `path` and the line."""
-    known = {answer.id: answer for answer in decode_lines(_answers, answers, f"possible_answer/{path}")}
-    for number, question in enumerate(decode_lines(_questions, questions, path), 1):
+    known = {answer.id: answer for answer in decode_lines(_Answer, answers, f"possible_answer/{path}")}
+    for number, question in enumerate(decode_lines(_Question, questions, path), 1):
         yield _task(category, question, known.get(question.id), f"{path}:{number}")
 
 
@@ -258,7 +249,7 @@ def _read_tools(directory: Path, document: str) -> list[ToolDeclaration]:
     file = directory / "multi_turn_func_doc" / f"{document}.json"
     if not file.is_file():
         raise CallerError("a simulated API is not described", path=str(file), hint="give BFCL's whole folder `data`")
-    return [_tool(function, file.name) for function in decode_lines(_functions, read_lines(file), file.name)]
+    return [_tool(function, file.name) for function in decode_lines(_Function, read_lines(file), file.name)]
 
 
 def _decode_multi_turn(
@@ -269,10 +260,8 @@ def _decode_multi_turn(
     path: str,
 ) -> Iterator[Task]:
     """Yield the tasks of a category of several turns."""
-    known = {
-        answer.id: answer.ground_truth for answer in decode_lines(_right_calls, answers, f"possible_answer/{path}")
-    }
-    for number, question in enumerate(decode_lines(_conversations, questions, path), 1):
+    known = {answer.id: answer.ground_truth for answer in decode_lines(_RightCalls, answers, f"possible_answer/{path}")}
+    for number, question in enumerate(decode_lines(_Conversation, questions, path), 1):
         location = f"{path}:{number}"
         right_calls = known.get(question.id, ())
         if len(right_calls) != len(question.question) or not tools.keys() >= set(question.involved_classes):
@@ -307,11 +296,6 @@ def _right_call(expression: str, path: str) -> RightCall:
     except (SyntaxError, ValueError, TypeError, MemoryError, RecursionError):
         pass
     raise CallerError(f"not a call with literal arguments: {expression[:80]!r}", path=path)
-
-
-def decode_tool(function: str, path: str) -> ToolDeclaration:
-    """Return the declaration of a function of BFCL, from its JSON. Raises CallerError with `path`."""
-    return _tool(next(decode_lines(_functions, [function.encode()], path)), path)
 
 
 def _tool(function: _Function, path: str) -> ToolDeclaration:
@@ -366,13 +350,13 @@ def read_lines(file: Path) -> list[bytes]:
     return [line for line in file.read_bytes().splitlines() if line.strip()]
 
 
-def decode_lines(decoder: msgspec.json.Decoder[_Row], lines: Iterable[bytes], path: str) -> Iterator[_Row]:
+def decode_lines(shape: type[_Row], lines: Iterable[bytes], path: str) -> Iterator[_Row]:
     """Yield the decoded lines. Raises CallerError with `path` and the line."""
     for number, line in enumerate(lines, 1):
         location = f"{path}:{number}"
         if len(line) > LINE:
             raise CallerError("the line is too long", path=location, hint=f"at most {LINE} bytes")
         try:
-            yield decoder.decode(line)
+            yield msgspec.json.decode(line, type=shape)
         except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
             raise CallerError(f"not as it should be: {error}", path=location) from None

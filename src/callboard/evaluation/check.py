@@ -95,7 +95,7 @@ def _mismatches(arguments: Mapping[str, Any], expected: ExpectedCall, schema: Ma
 
 def _is_accepted(value: Any, accepted: Sequence[Any], schema: Any) -> bool:
     kind = _type_of(schema)
-    inner = _item_type(schema) if kind is list else None
+    inner = _type_of(schema["items"]) if kind is list and "items" in schema else None
     if kind is float and type(value) is int:
         value = float(value)
     first = _first_type(accepted)
@@ -119,10 +119,6 @@ def _type_of(schema: Any) -> type:
     if isinstance(kind, list):
         kind = next((one for one in kind if one != "null"), None)
     return _TYPES.get(kind, _UNTYPED) if isinstance(kind, str) else _UNTYPED
-
-
-def _item_type(schema: Mapping[str, Any]) -> type | None:
-    return _type_of(schema["items"]) if "items" in schema else None
 
 
 def _first_type(accepted: Sequence[Any]) -> type | None:
@@ -293,7 +289,7 @@ def _compare(tools: Sequence[ToolDeclaration], step: Step, calls: Sequence[Invoc
 def _pair(tools: Sequence[ToolDeclaration], step: Step, calls: list[InvocationCanister]) -> Mismatch | None:
     """Match each expected call with the first right call, or return the error of the nearest call."""
     for expected in step.expected:
-        tool = _declaration(tools, expected)
+        tool = next((tool for tool in tools if tool.name == expected.name), ToolDeclaration(expected.name))
         candidates = calls[:1] if step.ordered else calls
         mismatches = [match_call(call, expected, tool) for call in candidates]
         wrong = [mismatch for mismatch in mismatches if mismatch is not None]
@@ -305,10 +301,6 @@ def _pair(tools: Sequence[ToolDeclaration], step: Step, calls: list[InvocationCa
 
 def _nearness(mismatch: Mismatch) -> int:
     return _NEAREST.index(mismatch.label) if mismatch.label in _NEAREST else len(_NEAREST)
-
-
-def _declaration(tools: Sequence[ToolDeclaration], expected: ExpectedCall) -> ToolDeclaration:
-    return next((tool for tool in tools if tool.name == expected.name), ToolDeclaration(expected.name))
 
 
 def _compare_answer(step: Step, text: str) -> Mismatch | None:

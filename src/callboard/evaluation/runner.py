@@ -53,7 +53,7 @@ from callboard.evaluation.check import check_step
 from callboard.evaluation.records import Record, RecordFile, make_key
 from callboard.evaluation.simulation import play_turn, simulate
 from callboard.evaluation.suites import pull_multi_turn
-from callboard.evaluation.task import Attempt, ScriptedResult, Step, Task
+from callboard.evaluation.task import Attempt, Step, Task
 from callboard.evaluation.variants import Variant
 from callboard.modes import get_plan, make_plan
 from callboard.modes.filters.gate import CALL_SCORES
@@ -349,16 +349,12 @@ async def _refuse(_context: Context, _arguments: Mapping[str, Any]) -> Any:
 
 def _script_results(step: Step, calls: Iterable[InvocationCanister]) -> list[ResultCanister]:
     """Return the task's results of the calls: for each tool one after another; the last result repeats."""
-    counts: dict[str, int] = {}
-    results: list[ResultCanister] = []
+    remaining = {tool: [*results] for tool, results in step.results.items()}
+    canisters: list[ResultCanister] = []
     for call in calls:
-        count = counts[call.name] = counts.get(call.name, -1) + 1
-        results.append(_script_result(call.identifier, step.results.get(call.name, ()), count))
-    return results
-
-
-def _script_result(identifier: str, results: Sequence[ScriptedResult], count: int) -> ResultCanister:
-    if not results:
-        return error_result(identifier, "not_found", "nothing is known of this call")
-    result = results[min(count, len(results) - 1)]
-    return ResultCanister(contents(result.text), invocation_id=identifier, error=result.error)
+        if results := remaining.get(call.name):
+            result = results.pop(0) if len(results) > 1 else results[0]
+            canisters.append(ResultCanister(contents(result.text), invocation_id=call.identifier, error=result.error))
+        else:
+            canisters.append(error_result(call.identifier, "not_found", "nothing is known of this call"))
+    return canisters

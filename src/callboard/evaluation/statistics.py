@@ -142,20 +142,12 @@ def choose_best(scores: Mapping[str, Score]) -> Choice | None:
     ranked = sorted(candidates, key=lambda name: (-candidates[name].interval.low, candidates[name].seconds_per_task))
     slower: list[str] = []
     for name in ranked:
-        rival = _cheaper_equal(name, candidates)
-        if rival is None:
-            tied = [other for other in ranked if other != name and _is_tied(candidates[name], candidates[other])]
-            return Choice(name, _give_reason(candidates[name], slower, tied), tuple(slower), tuple(tied))
+        score = candidates[name]
+        # A win within noise is not worth a multiple of the seconds.
+        if not any(_is_slower(score, rival) and _is_noise(score, rival) for rival in candidates.values()):
+            tied = [other for other in ranked if other != name and _is_tied(score, candidates[other])]
+            return Choice(name, _give_reason(score, slower, tied), tuple(slower), tuple(tied))
         slower.append(name)
-    return None
-
-
-def _cheaper_equal(name: str, scores: Mapping[str, Score]) -> str | None:
-    """Return a much faster variant that this variant does not beat beyond noise, or None."""
-    score = scores[name]
-    for other, rival in scores.items():
-        if other != name and _is_slower(score, rival) and _is_noise(score, rival):
-            return other
     return None
 
 
