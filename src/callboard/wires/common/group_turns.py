@@ -34,6 +34,7 @@ class Turn(msgspec.Struct):
 
 Step: TypeAlias = Turn | core.UserCanister | core.SupervisorCanister | core.DocumentCanister | core.ResultCanister
 """A turn, or a canister outside of one; such a result answers no invocation."""
+_REPLY = (core.AssistantCanister, core.InvocationCanister)
 
 
 def group_turns(canisters: Sequence[core.Canister]) -> list[Step]:
@@ -45,7 +46,7 @@ def group_turns(canisters: Sequence[core.Canister]) -> list[Step]:
     steps: list[Step] = []
     turn: Turn | None = None
     for index, canister in enumerate(canisters):
-        if isinstance(canister, core.AssistantCanister | core.InvocationCanister):
+        if isinstance(canister, _REPLY):
             if turn is None:
                 turn = Turn()
                 steps.append(turn)
@@ -73,23 +74,20 @@ def _match_results(canisters: Sequence[core.Canister]) -> tuple[dict[int, core.R
     turn = 0
     waiting: dict[str, tuple[int, deque[int]]] = {}
     for index, canister in enumerate(canisters):
-        match canister:
-            case core.InvocationCanister(identifier=identifier):
-                calls = waiting.get(identifier)
-                if calls is None or calls[0] != turn:
-                    calls = waiting[identifier] = turn, deque()
-                calls[1].append(index)
-            case core.AssistantCanister():
-                pass
-            case core.ResultCanister(invocation_id=identifier):
-                turn += 1
-                calls = waiting.get(identifier)
-                if calls is not None and calls[1]:
-                    answers[calls[1].popleft()] = canister
-                else:
-                    orphans.add(index)
-            case _:
-                turn += 1
+        if isinstance(canister, core.InvocationCanister):
+            calls = waiting.get(canister.identifier)
+            if calls is None or calls[0] != turn:
+                calls = waiting[canister.identifier] = turn, deque()
+            calls[1].append(index)
+        elif isinstance(canister, core.ResultCanister):
+            turn += 1
+            calls = waiting.get(canister.invocation_id)
+            if calls is not None and calls[1]:
+                answers[calls[1].popleft()] = canister
+            else:
+                orphans.add(index)
+        elif not isinstance(canister, core.AssistantCanister):
+            turn += 1
     return answers, orphans
 
 
@@ -140,7 +138,7 @@ def _reorder(
     for index, canister in enumerate(canisters):
         if index in removed:
             continue
-        if waiting and not isinstance(canister, core.AssistantCanister | core.InvocationCanister):
+        if waiting and not isinstance(canister, _REPLY):
             yield from waiting
             waiting = []
         yield canister
