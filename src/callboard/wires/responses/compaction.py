@@ -32,7 +32,7 @@ class CompactionEncoder(StreamEncoder):
                 self._ensure_started()
             case ReplyEnded(reason="retry"):
                 self._pieces.clear()
-            case ReplyEnded() if self._response is None:
+            case ReplyEnded() if self.response is None:
                 self._ensure_started()
                 self._add_summary()
                 self.add(event)

@@ -8,8 +8,7 @@ Law: arguments that come twice, in pieces and whole, are emitted once; they are 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Literal, TypeAlias
+from typing import Any
 
 import msgspec
 
@@ -26,12 +25,7 @@ from callboard.wires.common.tool_calls import (
 )
 from callboard.wires.responses.schema import SEARCH, Frame, Item
 
-Kind: TypeAlias = Literal["function_call", "custom_tool_call", "tool_search_call"]
-KINDS: Mapping[Any, Kind] = {
-    "function_call": "function_call",
-    "custom_tool_call": "custom_tool_call",
-    "tool_search_call": "tool_search_call",
-}
+KINDS = frozenset({"function_call", "custom_tool_call", "tool_search_call"})
 _encode = msgspec.json.Encoder().encode
 _OPENS, _CLOSES = f'{{"{CUSTOM_KEY}":"', '"}'
 

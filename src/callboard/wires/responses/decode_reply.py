@@ -220,8 +220,6 @@ class StreamDecoder(BaseStreamDecoder[Frame]):
 
     def decode_response(self, response: ResponseShape, status: str, excerpt: str = "") -> list[core.Event]:
         """The events of a reply that has ended: what its output has besides what came before, and the end."""
-        if self._over:
-            return []
         events = self._start(response)
         status = own if (own := string(response.status)) in _ENDED else status
         if response.error or status == "failed":
@@ -279,7 +277,7 @@ class StreamDecoder(BaseStreamDecoder[Frame]):
                 return self._text.end_message(item, position, late=late)
             case "reasoning":
                 return self._text.end_reasoning(item, position)
-            case "function_call" | "custom_tool_call" | "tool_search_call" if not _ran_at_provider(item):
+            case str(kind) if kind in KINDS and not _ran_at_provider(item):
                 return self._calls.end(item, position, late=late)
             case str(kind) if kind not in self._noted:
                 self._noted.add(kind)
@@ -288,10 +286,7 @@ class StreamDecoder(BaseStreamDecoder[Frame]):
                 return []
 
     def _ensure_started(self) -> list[core.Event]:
-        if self._started:
-            return []
-        self._started = True
-        return [core.ReplyStarted()]
+        return [] if self._started else self._start(ResponseShape())
 
     def _end(self, reason: core.Ending, completeness: Completeness) -> list[core.Event]:
         calls = self._calls.close(_COMPLETENESS.get(reason, completeness), reason)

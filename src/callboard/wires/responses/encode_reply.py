@@ -73,12 +73,8 @@ class ResponseBuilder:
         self._is_cut = False
         """Whether a call never became whole."""
         self._usage = core.Usage()
-        self._response: dict[str, Any] | None = None
-
-    @property
-    def response(self) -> dict[str, Any] | None:
+        self.response: dict[str, Any] | None = None
         """The response of the terminal event; None before."""
-        return self._response
 
     # Payloads of a stream.
 
@@ -92,7 +88,7 @@ class ResponseBuilder:
         """The response is in progress."""
 
     def add(self, event: core.Event) -> None:
-        if self._response is not None:
+        if self.response is not None:
             return
         match event:
             case core.TextPiece(text=text):
@@ -130,7 +126,7 @@ class ResponseBuilder:
 
     def end_cut(self, why: core.Why = "stop") -> None:
         """Ends a response whose events broke off as one that failed."""
-        if self._response is None:
+        if self.response is None:
             self._complete("failed", error=error_body(BROKEN_OFF))
 
     def _ensure_started(self) -> None:
@@ -258,9 +254,9 @@ class ResponseBuilder:
         self._break_off(list(self._calls))
         self._close_items("completed" if status == "completed" else "incomplete", at_end=True)
         output = [item for item in self._output if item is not None]
-        self._response = self._object.body(status, output, usage=self._usage, **details)
-        self._emit((f"response.{status}", {"response": self._response}))
-        self._emit_compat("response.done", response=self._response)
+        self.response = self._object.body(status, output, usage=self._usage, **details)
+        self._emit((f"response.{status}", {"response": self.response}))
+        self._emit_compat("response.done", response=self.response)
 
 
 class StreamEncoder(ResponseBuilder):
@@ -297,7 +293,7 @@ class StreamEncoder(ResponseBuilder):
 
     def heartbeat(self) -> list[Payload]:
         """Return a sign for the client that a silent reply is still alive; Codex ignores SSE's comments."""
-        if self._response is not None:
+        if self.response is not None:
             return []
         self._ensure_started()
         if not self._payloads:
@@ -306,7 +302,7 @@ class StreamEncoder(ResponseBuilder):
 
     def _take(self) -> list[Payload]:
         payloads, self._payloads = self._payloads, []
-        if self._response is not None and payloads:
+        if self.response is not None and payloads:
             payloads.append((b"", DONE.encode()))
         return payloads
 

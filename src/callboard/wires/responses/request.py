@@ -171,14 +171,17 @@ def encode_request(request: core.Request) -> EncodedRequest:
     extra = dict(request.extra)
     if reasoning := _merge_fields({"effort": request.controls.effort}, extra.pop("reasoning", None)):
         body["reasoning"] = reasoning
-    if text := _merge_fields({"format": _encode_format(request.constraint)}, extra.pop("text", None)):
+    constraint = request.constraint
+    form = None if constraint is None else {"type": "json_schema", **msgspec.structs.asdict(constraint)}
+    if text := _merge_fields({"format": form}, extra.pop("text", None)):
         body["text"] = text
     if request.stream:
         body["stream"] = True
     body["store"] = False
     body["include"] = [ENCRYPTED]
     body.update(extra)
-    return EncodedRequest(body, tool_encoder.names, tuple(dropped), tool_encoder.nullable, tool_encoder.respelled)
+    strict_tools = tool_encoder.strict_tools
+    return EncodedRequest(body, tool_encoder.names, tuple(dropped), strict_tools.nullable, strict_tools.respelled)
 
 
 def decode_request(body: Mapping[str, Any]) -> core.Request:
@@ -238,17 +241,6 @@ def read_request(body: Mapping[str, Any]) -> DecodedRequest:
 def _merge_fields(ours: Mapping[str, Any], extra: Any) -> dict[str, Any]:
     fields = {name: value for name, value in ours.items() if value is not None}
     return fields | dict(extra) if isinstance(extra, Mapping) else fields
-
-
-def _encode_format(constraint: core.Constraint | None) -> dict[str, Any] | None:
-    if constraint is None:
-        return None
-    return {
-        "type": "json_schema",
-        "name": constraint.name,
-        "schema": constraint.schema,
-        "strict": constraint.strict,
-    }
 
 
 def _pop_constraint(text: dict[str, Any]) -> core.Constraint | None:

@@ -13,7 +13,6 @@ from typing import Any
 from msgspec.structs import replace
 
 from callboard.core import ReplyFailed, Request, Usage
-from callboard.wires.common.errors import encode_openai_error
 from callboard.wires.responses.request import encode_request
 
 _PREFIXES: Mapping[str, str] = {
@@ -24,9 +23,6 @@ _PREFIXES: Mapping[str, str] = {
     "custom_tool_call_output": "ctco",
     "reasoning": "rs",
     "compaction": "cmp",
-}
-_TEXT: Mapping[str, Mapping[str, Any]] = {
-    "assistant": {"type": "output_text", "annotations": [], "logprobs": []},
 }
 
 
@@ -63,14 +59,15 @@ def _complete_item(item: Mapping[str, Any], base: str, place: int) -> dict[str, 
 
 def _parts(content: Any, role: Any) -> list[Any]:
     if isinstance(content, str):
-        return [{**_TEXT.get(role, {"type": "input_text"}), "text": content}]
+        is_output = role == "assistant"
+        part = {"type": "output_text", "annotations": [], "logprobs": []} if is_output else {"type": "input_text"}
+        return [{**part, "text": content}]
     return [
         {"detail": "auto", **part} if isinstance(part, Mapping) and part.get("type") == "input_image" else part
         for part in content or ()
     ]
 
 
-encode_error = encode_openai_error
 _DEFAULTS: Mapping[str, Any] = {
     "previous_response_id": None,
     "instructions": None,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import msgspec
 
@@ -30,9 +30,6 @@ from callboard.wires.responses.schema import (
     NamespaceTool,
     SearchTool,
 )
-
-if TYPE_CHECKING:
-    from callboard.schema.provider_limits import Fitted
 
 WIRE = "responses"
 _CUSTOM_SCHEMA: Mapping[str, Any] = dict(core.CUSTOM_SCHEMA)
@@ -57,8 +54,8 @@ class ToolEncoder:
 
     def __init__(self, request: core.Request) -> None:
         self._names = ToolNames(request)
-        self._strict_tools = StrictTools(WIRE)
-        self._declared = {tool.name: self._strict_tools.fit(tool) for tool in request.tools}
+        self.strict_tools = StrictTools(WIRE)
+        self._declared = {tool.name: self.strict_tools.fit(tool) for tool in request.tools}
         self._namespaced = {
             name
             for name, tool in self._declared.items()
@@ -68,16 +65,6 @@ class ToolEncoder:
         self._namespaces = request.namespaces
         searches = {tool.name for tool in request.tools if tool.kind == "search"}
         self._found_by_search = _search_results(request, searches) - searches
-
-    @property
-    def nullable(self) -> Mapping[str, Mapping[str, Any]]:
-        """As of EncodedRequest."""
-        return self._strict_tools.nullable
-
-    @property
-    def respelled(self) -> Mapping[str, Fitted]:
-        """As of EncodedRequest."""
-        return self._strict_tools.respelled
 
     @property
     def names(self) -> dict[str, str]:
@@ -141,7 +128,7 @@ class ToolEncoder:
     def dropped(self) -> list[str]:
         """Descriptions of namespaces whose tools are not called by them, and what tools lose."""
         apart = {self._declared[name].namespace for name in self._namespaced}
-        return self._strict_tools.dropped + dropped_descriptions(
+        return self.strict_tools.dropped + dropped_descriptions(
             space for space in self._namespaces if space not in apart
         )
 
