@@ -15,7 +15,7 @@ from callboard import core
 from callboard.core import TextPiece
 from callboard.text.sse import Payload
 from callboard.wires.common.contents import seal_for_client
-from callboard.wires.common.reply_stream import BROKEN_OFF, last_attempt
+from callboard.wires.common.reply_stream import BROKEN_OFF, CUT, last_attempt
 from callboard.wires.gemini.content import signature_to_client, split_signature
 from callboard.wires.gemini.errors import encode_error
 
@@ -31,7 +31,6 @@ _REASONS: Mapping[core.Ending, str] = {
     "retry": "STOP",
 }
 _encode = msgspec.json.Encoder().encode
-_CUT = {"cancelled": core.ReplyFailed("caller", "cancelled", "the reply was cancelled")}
 
 
 class ReplyParts:
@@ -48,12 +47,8 @@ class ReplyParts:
         self._open: dict[int, str] = {}
         """The names of calls that have not ended."""
         self.usage: core.Usage | None = None
-        self._signature = ""
-
-    @property
-    def has_signature(self) -> bool:
-        """Whether a signature waits for its part."""
-        return bool(self._signature)
+        self.signature = ""
+        """The signature that waits for its part."""
 
     @property
     def malformed(self) -> str:
@@ -94,7 +89,7 @@ class ReplyParts:
 
     def finish(self) -> list[dict[str, Any]]:
         """The part for a signature that no part came for."""
-        return [self._sign({"text": ""})] if self._signature else []
+        return [self._sign({"text": ""})] if self.signature else []
 
     def _reasoning(self, piece: core.ReasoningPiece) -> list[dict[str, Any]]:
         own, following = split_signature(piece.opaque)
@@ -104,16 +99,15 @@ class ReplyParts:
             parts.append(thought | {"thoughtSignature": self._seal(own, piece)} if own else thought)
         if following:
             parts += self.finish()
-            self._signature = self._seal(following, piece)
+            self.signature = self._seal(following, piece)
         return parts
 
     def _seal(self, signature: str, piece: core.ReasoningPiece) -> str:
         return signature_to_client(seal_for_client(signature, piece.origin, self._model))
 
     def _sign(self, part: dict[str, Any]) -> dict[str, Any]:
-        if self._signature:
-            part["thoughtSignature"] = self._signature
-            self._signature = ""
+        if self.signature:
+            part["thoughtSignature"], self.signature = self.signature, ""
         return part
 
 
@@ -121,11 +115,14 @@ def _describe_call(name: str, raw: str = "") -> str:
     return f"Malformed function call: {name}({raw})"
 
 
-def ending_fields(terminal: core.ReplyEnded, parts: ReplyParts) -> dict[str, Any]:
-    """Return the fields at the end of a candidate."""
-    reason = finish_reason(terminal.reason, malformed=bool(parts.malformed))
+def _last_chunk(content: list[dict[str, Any]], terminal: core.ReplyEnded, parts: ReplyParts) -> dict[str, Any]:
+    """The chunk with the end of a reply, and a part in any case: without one the official client refuses the chunk."""
+    is_malformed = parts.malformed and terminal.reason in {"stop", "invocations"}
+    reason = MALFORMED_CALL if is_malformed else _REASONS[terminal.reason]
     message = {"finishMessage": parts.message} if parts.message else {}
-    return {"finishReason": reason, **message, "index": 0}
+    whole = {"parts": content or [{"text": ""}], "role": "model"}
+    chunk: dict[str, Any] = {"candidates": [{"content": whole, "finishReason": reason, **message, "index": 0}]}
+    return chunk if parts.usage is None else chunk | {"usageMetadata": _usage_body(parts.usage)}
 
 
 class StreamEncoder:
@@ -142,34 +139,26 @@ class StreamEncoder:
         self._text_head = self._head + b'{"text":'
         self._text_end = b"}" + self._end
         self._parts = ReplyParts(model)
-        self._has_signature = False
         self._over = False
 
     def feed(self, event: core.Event, /) -> list[Payload]:
         if self._over:
             return []
-        if type(event) is TextPiece and not self._has_signature:  # nearly all events are this one
+        if type(event) is TextPiece and not self._parts.signature:  # nearly all events are this one
             return [(b"", self._text_head + _encode(event.text) + self._text_end)] if event.text else []
         if isinstance(event, core.ReplyEnded):
             return [] if event.reason == "retry" else self._close(event)
         if isinstance(event, core.ReplyFailed):
             return self._fail(event)
-        payloads = [(b"", self._head + _encode(part) + self._end) for part in self._parts.feed(event)]
-        self._has_signature = self._parts.has_signature
-        return payloads
+        return [(b"", self._head + _encode(part) + self._end) for part in self._parts.feed(event)]
 
     def finish(self, why: core.Why = "stop", /) -> list[Payload]:
         """Nothing after a whole reply; an error where the events broke off."""
-        return [] if self._over else self._fail(_CUT.get(why, BROKEN_OFF))
+        return [] if self._over else self._fail(CUT["cancelled"] if why == "cancelled" else BROKEN_OFF)
 
     def _close(self, terminal: core.ReplyEnded) -> list[Payload]:
         self._over = True
-        # An empty text and not no part: the official client takes a chunk without parts for an invalid reply.
-        content = {"parts": self._parts.finish() or [{"text": ""}], "role": "model"}
-        chunk: dict[str, Any] = {"candidates": [{"content": content, **ending_fields(terminal, self._parts)}]}
-        if self._parts.usage is not None:
-            chunk["usageMetadata"] = usage_body(self._parts.usage)
-        return [(b"", _encode(chunk | self._tail))]
+        return [(b"", _encode(_last_chunk(self._parts.finish(), terminal, self._parts) | self._tail))]
 
     def _fail(self, failure: core.ReplyFailed) -> list[Payload]:
         self._over = True
@@ -213,11 +202,7 @@ def encode_response(
     for event in attempt:
         joined.add(parts.feed(event))
     joined.add(parts.finish())
-    content = {"parts": joined.parts() or [{"text": ""}], "role": "model"}
-    body: dict[str, Any] = {"candidates": [{"content": content, **ending_fields(terminal, parts)}]}
-    if parts.usage is not None:
-        body["usageMetadata"] = usage_body(parts.usage)
-    return body | {"modelVersion": model, "responseId": identifier}
+    return _last_chunk(joined.parts(), terminal, parts) | {"modelVersion": model, "responseId": identifier}
 
 
 class _JoinedParts:
@@ -243,12 +228,7 @@ class _JoinedParts:
         return [part | {"text": "".join(texts)} if "text" in part else part for part, texts in self._parts]
 
 
-def finish_reason(reason: core.Ending, *, malformed: bool) -> str:
-    """Google's word for an ending; `malformed` says that a call could not be sent."""
-    return MALFORMED_CALL if malformed and reason in {"stop", "invocations"} else _REASONS[reason]
-
-
-def usage_body(usage: core.Usage) -> dict[str, Any]:
+def _usage_body(usage: core.Usage) -> dict[str, Any]:
     return {
         "promptTokenCount": usage.input,
         "candidatesTokenCount": max(usage.output - usage.reasoning, 0),

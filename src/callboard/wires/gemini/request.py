@@ -32,21 +32,9 @@ from callboard.wires.gemini.schema import (
     wrap_lists,
 )
 
-_CONFIG_FIELDS: Mapping[str, str] = {
-    "maxOutputTokens": "max_tokens",
-    "temperature": "temperature",
-    "topP": "top_p",
-    "seed": "seed",
-}
-_LEVELS: Mapping[str, str] = {
-    "minimal": "MINIMAL",
-    "low": "LOW",
-    "medium": "MEDIUM",
-    "high": "HIGH",
-    "xhigh": "XHIGH",
-    "max": "XHIGH",
-}
-_EFFORTS = {level: effort for effort, level in reversed(list(_LEVELS.items()))}
+_CONFIG_FIELDS = {"maxOutputTokens": "max_tokens", "temperature": "temperature", "topP": "top_p", "seed": "seed"}
+_LEVELS: Mapping[str, str] = {**{effort: effort.upper() for effort in BUDGETS}, "max": "XHIGH"}
+_EFFORTS = {level: effort for effort, level in reversed(_LEVELS.items())}
 
 
 def encode_controls(controls: core.Controls, dropped: list[str]) -> dict[str, Any]:
