@@ -59,9 +59,9 @@ def _short_user(value: Any) -> Any:
     return value if isinstance(value, str) and len(value) <= LONGEST_USER else None
 
 
-def _same_path(path: str, **elsewhere: str) -> Mapping[str, WireField]:
+def _same_path(path: str, fit: Callable[[Any], Any] | None = None) -> dict[str, WireField]:
     """A field that has the same path on OpenAI's two wires."""
-    return {wire: WireField(where) for wire, where in {"responses": path, "chat": path, **elsewhere}.items()}
+    return dict.fromkeys(("responses", "chat"), WireField(path, fit=fit))
 
 
 _JSON = {"type": "json_object"}
@@ -73,19 +73,10 @@ _ENCRYPTED = "reasoning.encrypted_content"
 
 SHARED_FIELDS: tuple[Mapping[str, WireField], ...] = (
     _same_path("metadata"),
-    {
-        "responses": WireField("user", fit=_short_user),
-        "chat": WireField("user", fit=_short_user),
-        "messages": WireField("metadata.user_id"),
-    },
-    {
-        "responses": WireField("safety_identifier", fit=_short_user),
-        "chat": WireField("safety_identifier", fit=_short_user),
-        "messages": WireField("metadata.user_id"),
-    },
-    {
-        "responses": WireField("service_tier"),
-        "chat": WireField("service_tier"),
+    _same_path("user", _short_user) | {"messages": WireField("metadata.user_id")},
+    _same_path("safety_identifier", _short_user) | {"messages": WireField("metadata.user_id")},
+    _same_path("service_tier")
+    | {
         "messages": WireField("service_tier", values=(("default", "standard_only"),)),
         "gemini": WireField(
             "serviceTier", values=(("default", "standard"), ("flex", "flex"), ("priority", "priority"))
