@@ -188,7 +188,7 @@ def _encode_tool(tool: core.ToolDeclaration, names: ToolNames) -> dict[str, Any]
     function: dict[str, Any] = {"name": names.on_wire(tool.name)}
     if description := tool.full_description:
         function["description"] = description
-    function["parameters"] = dict(core.CUSTOM_SCHEMA) if tool.kind == "custom" else tool.schema or NO_SCHEMA
+    function["parameters"] = tool.schema
     if tool.strict is not None:
         function["strict"] = tool.strict
     if not (extra := tool.extra.get(WIRE)):

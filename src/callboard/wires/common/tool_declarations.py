@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import msgspec
 from msgspec.structs import replace
 
-from callboard.core import Canister, InvocationCanister, NamedTool, Request, ToolDeclaration
+from callboard.core import CUSTOM_SCHEMA, Canister, InvocationCanister, NamedTool, Request, ToolDeclaration
 
 if TYPE_CHECKING:
     from callboard.schema.provider_limits import Fitted
@@ -130,11 +130,13 @@ class StrictTools:
 
     def fit(self, tool: ToolDeclaration) -> ToolDeclaration:
         """The tool with the schema that the provider accepts: strict if the tool asks for it and there is a strict form."""
-        if tool.kind == "custom":  # CUSTOM_SCHEMA is strict, and fits
-            return tool
+        if tool.kind == "custom":  # this schema is strict, and fits
+            return replace(tool, schema=dict(CUSTOM_SCHEMA))
+        if not tool.schema:
+            tool = replace(tool, schema=NO_SCHEMA)
         if tool.strict and self._wire in _STRICT:
             tool = self._strict(tool)
-        form = _cache_small(_fit_schema, tool.schema or NO_SCHEMA, self._wire)
+        form = _cache_small(_fit_schema, tool.schema, self._wire)
         if form is None:
             return tool
         self.dropped += [f"{keyword} at the root of the parameters of {tool.name}" for keyword in form.dropped]
@@ -143,7 +145,7 @@ class StrictTools:
         return replace(tool, schema=form.schema)
 
     def _strict(self, tool: ToolDeclaration) -> ToolDeclaration:
-        schema = tool.schema or NO_SCHEMA
+        schema = tool.schema
         form = _cache_small(_strict_form, schema, self._wire)
         if form is None:
             self.dropped.append(f"strict of the tool {tool.name}")

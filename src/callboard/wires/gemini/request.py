@@ -216,28 +216,20 @@ def _resource(model: str) -> str:
 def _encode_tools(
     request: core.Request, names: LetteredToolNames, dropped: list[str], strict_tools: StrictTools
 ) -> list[dict[str, Any]]:
-    tools: list[dict[str, Any]] = []
-    if request.tools:
-        held = map(strict_tools.fit, request.tools)
-        declarations = [_encode_tool(tool, names, dropped) for tool in held]
-        dropped += strict_tools.dropped
-        tools.append({"functionDeclarations": declarations})
-    for tool in request.hosted:
-        if tool.wire == WIRE:
-            tools.append({tool.kind: tool.definition})
-        else:
-            dropped.append(f"tool {tool.kind}")
-    return tools
+    declarations = [_encode_tool(strict_tools.fit(tool), names, dropped) for tool in request.tools]
+    dropped += strict_tools.dropped
+    dropped += [f"tool {tool.kind}" for tool in request.hosted if tool.wire != WIRE]
+    hosted = [{tool.kind: tool.definition} for tool in request.hosted if tool.wire == WIRE]
+    return [{"functionDeclarations": declarations}, *hosted] if declarations else hosted
 
 
 def _encode_tool(tool: core.ToolDeclaration, names: LetteredToolNames, dropped: list[str]) -> dict[str, Any]:
     declaration: dict[str, Any] = {"name": names.on_wire(tool.name)}
-    schema = core.CUSTOM_SCHEMA if tool.kind == "custom" else tool.schema
     if description := tool.full_description:
         declaration["description"] = description
     if tool.strict:
         dropped.append("strict")
-    declaration["parametersJsonSchema"] = dict(schema or NO_SCHEMA)
+    declaration["parametersJsonSchema"] = tool.schema
     return {**declaration, **tool.extra.get(WIRE, {})}
 
 

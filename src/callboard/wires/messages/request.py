@@ -14,7 +14,6 @@ from callboard.errors import CallerError
 from callboard.wires.common.client_input import client_json, extra_for, read_shape, unnamed_fields
 from callboard.wires.common.encoded_request import EncodedRequest
 from callboard.wires.common.tool_declarations import (
-    NO_SCHEMA,
     LongToolNames,
     StrictTools,
     ToolNames,
@@ -137,11 +136,8 @@ def encode_request(request: core.Request, *, breakpoints: bool = False) -> Encod
     strict_tools = StrictTools(WIRE)
     tools = [_encode_tool(strict_tools.fit(tool), names) for tool in request.tools]
     dropped += strict_tools.dropped
-    for hosted in request.hosted:
-        if hosted.wire == WIRE:
-            tools.append({"type": hosted.kind, **hosted.definition})
-        else:
-            dropped.append(f"tool {hosted.kind}")
+    tools += [{"type": tool.kind, **tool.definition} for tool in request.hosted if tool.wire == WIRE]
+    dropped += [f"tool {tool.kind}" for tool in request.hosted if tool.wire != WIRE]
     if tools:
         body["tools"] = tools
         if request.tool_choice != "auto" or request.parallel is not None:
@@ -227,12 +223,10 @@ def _encode_controls(body: dict[str, Any], controls: core.Controls, dropped: lis
 
 
 def _encode_tool(tool: core.ToolDeclaration, names: ToolNames) -> dict[str, Any]:
-    description = tool.full_description
-    schema = dict(core.CUSTOM_SCHEMA) if tool.kind == "custom" else tool.schema or NO_SCHEMA
     encoded: dict[str, Any] = {"name": names.on_wire(tool.name)}
-    if description:
+    if description := tool.full_description:
         encoded["description"] = description
-    encoded["input_schema"] = schema
+    encoded["input_schema"] = tool.schema
     if tool.strict is not None:
         encoded["strict"] = tool.strict
     return {**encoded, **tool.extra.get(WIRE, {})}

@@ -32,7 +32,6 @@ from callboard.wires.responses.schema import (
 )
 
 WIRE = "responses"
-_CUSTOM_SCHEMA: Mapping[str, Any] = dict(core.CUSTOM_SCHEMA)
 NOTHING_FOUND = "No tools found."
 """Result text that a model reads if a tool search found none."""
 _SEARCH_TEXT = "Finds tools by what they do; those that it finds can be called from then on."
@@ -153,7 +152,7 @@ def _names_in(result: core.ResultCanister) -> list[str]:
 
 def _encode_search(tool: core.ToolDeclaration) -> dict[str, Any]:
     described = {"description": tool.description} if tool.description else {}
-    fields = {"type": SEARCH, "execution": "client", **described, "parameters": tool.schema or NO_SCHEMA}
+    fields = {"type": SEARCH, "execution": "client", **described, "parameters": tool.schema}
     return {**fields, **tool.extra.get(WIRE, {})}
 
 
@@ -163,8 +162,7 @@ def _encode_tool(tool: core.ToolDeclaration, name: str) -> dict[str, Any]:
     if tool.kind == "custom":
         form = {} if tool.grammar is None else {"format": dict(tool.grammar)}
         return {"type": "custom", "name": name, **described, **form, **extra}
-    schema = tool.schema or NO_SCHEMA
-    return {"type": "function", "name": name, **described, "parameters": schema, "strict": tool.strict, **extra}
+    return {"type": "function", "name": name, **described, "parameters": tool.schema, "strict": tool.strict, **extra}
 
 
 def _extra(definition: Mapping[str, Any], shape: type[msgspec.Struct]) -> dict[str, Any]:
@@ -211,7 +209,7 @@ class ToolDecoder:
                 custom = read_shape(definition, CustomTool, path, "a custom tool")
                 form = custom.format if custom.format and custom.format.get("type") != "text" else None
                 fields = {"kind": "custom", "grammar": form, "extra": _extra(definition, CustomTool)}
-                self._add(custom.name, custom.description, _CUSTOM_SCHEMA, space, **fields)
+                self._add(custom.name, custom.description, core.CUSTOM_SCHEMA, space, **fields)
             case "namespace":
                 named = read_shape(tool, NamespaceTool, path, "a namespace")
                 if named.description:
