@@ -19,7 +19,7 @@ import msgspec
 from callboard import core
 from callboard.text.json_value import Brackets
 from callboard.wires.chat.schema import READ, CallDelta, Chunk, Delta, FunctionDelta, KnownChunk, UsageShape
-from callboard.wires.common.errors import EXCERPT, malformed_reply, read_error
+from callboard.wires.common.errors import EXCERPT, excerpt_of, malformed_reply, read_error
 from callboard.wires.common.reply_stream import CUT, DONE, BaseStreamDecoder, DecodeContext, count, string
 from callboard.wires.common.tool_calls import CallTable, Completeness, OpenCall, arguments_text
 
@@ -181,8 +181,6 @@ class StreamDecoder(BaseStreamDecoder[tuple[Chunk, _Fields | None]]):
         return msgspec.convert(fields, Chunk), fields
 
     def decode(self, decoded: tuple[Chunk, _Fields | None], payload: str = "") -> list[core.Event]:
-        if self._over:
-            return []
         chunk, fields = decoded
         if chunk.error:
             return self._fail(read_error(chunk.error, 0, payload[:EXCERPT]))
@@ -230,13 +228,8 @@ class StreamDecoder(BaseStreamDecoder[tuple[Chunk, _Fields | None]]):
         message = _unread(first.get("delta") or first.get("message") or {}, "message")
         return [core.ReplyExtra("chat", fields, choice, message)] if fields or choice or message else []
 
-    def finish(self, why: core.Why = "stop", /) -> list[core.Event]:
-        """The end of the reply as far as it is known.
-
-        A reply without a finish_reason is whole where its usage or `[DONE]` came after its content; else it was cut.
-        """
-        if self._over:
-            return []
+    def _finish(self, why: core.Why) -> list[core.Event]:
+        """A reply without a finish_reason is whole where its usage or `[DONE]` came after its content; else it was cut."""
         if self._reason is not None:
             calls = self._calls.close("none" if why in CUT else "objects", why)
             return self._note_incomplete(calls) + self._end(self._reason)
@@ -338,7 +331,7 @@ def decode_response(body: bytes | str | Mapping[str, Any], context: DecodeContex
         try:
             chunk = msgspec.convert(body, Chunk)
         except (msgspec.MsgspecError, RecursionError) as error:
-            return [malformed_reply(f"the reply is not of this wire: {error}", repr(body)[:EXCERPT])]
+            return [malformed_reply(f"the reply is not of this wire: {error}", excerpt_of(body))]
         events = decoder.decode((chunk, body))
     else:
         events = decoder.feed(body if isinstance(body, str) else body.decode("utf-8", "replace"))

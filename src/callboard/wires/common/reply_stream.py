@@ -15,7 +15,7 @@ import msgspec
 
 from callboard import core
 from callboard.wires.common.encoded_request import NO_NAMES
-from callboard.wires.common.errors import EXCERPT, malformed_reply
+from callboard.wires.common.errors import excerpt_of, malformed_reply
 from callboard.wires.common.tool_calls import CalledTools
 
 Payload = TypeVar("Payload")
@@ -83,9 +83,13 @@ class BaseStreamDecoder(Generic[Payload]):
     def decode(self, decoded: Payload, payload: str = "") -> list[core.Event]:
         """The events of a payload that is decoded already; `payload`, its text, is for the excerpt of an error."""
 
-    @abstractmethod
     def finish(self, why: core.Why = "stop", /) -> list[core.Event]:
         """The end of the reply as far as it is known."""
+        return [] if self._over else self._finish(why)
+
+    @abstractmethod
+    def _finish(self, why: core.Why) -> list[core.Event]:
+        """The end of a reply whose stream ended before it did."""
 
     @abstractmethod
     def _done(self) -> list[core.Event]:
@@ -113,8 +117,7 @@ class BaseStreamDecoder(Generic[Payload]):
         return self._unreadable(payload, error)
 
     def _unreadable(self, payload: str, error: Exception) -> list[core.Event]:
-        excerpt = payload[:EXCERPT].encode("utf-8", "replace").decode()
-        return self._fail(malformed_reply(f"a frame is not of this wire: {error}", excerpt))
+        return self._fail(malformed_reply(f"a frame is not of this wire: {error}", excerpt_of(payload)))
 
     def _end_with(self, events: list[core.Event], terminal: core.ReplyEnded | core.ReplyFailed) -> list[core.Event]:
         """The events with what comes last: notes, the usage, and the terminal event."""

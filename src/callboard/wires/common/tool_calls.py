@@ -71,7 +71,7 @@ class CalledTools:
         name, arguments = self.declared_name(wire_name), parse_arguments(raw)
         if is_complete(raw, arguments, completeness):
             return core.InvocationEnded(index, identifier, name, arguments, raw)
-        return core.InvocationIncomplete(index, identifier, name, raw, cut_reason(why))
+        return core.InvocationIncomplete(index, identifier, name, raw, _CUT_REASONS.get(why, why))
 
     def _is_known(self, name: str) -> bool:
         return self._declared is None or name in self._declared
@@ -173,10 +173,6 @@ def is_complete(raw: str, arguments: object, completeness: Completeness) -> bool
     if completeness == "all":
         return arguments is not None or not is_cut_off(raw)
     return completeness == "objects" and arguments is not None and bool(raw) and not raw.isspace()
-
-
-def cut_reason(why: str) -> str:
-    return _CUT_REASONS.get(why, why)
 
 
 def parse_arguments(raw: str) -> dict[str, Any] | None:

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from callboard import core
-from callboard.wires.common.errors import EXCERPT, malformed_reply
+from callboard.wires.common.errors import EXCERPT, excerpt_of, malformed_reply
 from callboard.wires.common.reply_stream import BaseStreamDecoder, DecodeContext, count, string
 from callboard.wires.common.tool_calls import arguments_text, parse_arguments
 from callboard.wires.gemini.content import FOLLOWING
@@ -92,13 +92,8 @@ class StreamDecoder(BaseStreamDecoder[Body]):
             self._reason = "filter"
         return events
 
-    def finish(self, why: core.Why = "stop", /) -> list[core.Event]:
-        """The end of the reply as far as it is known.
-
-        A stream without finishReason broke off, for Google ends each with one.
-        """
-        if self._over:
-            return []
+    def _finish(self, why: core.Why) -> list[core.Event]:
+        """A stream without finishReason broke off, because Google ends each stream with one."""
         if self._failure is not None:
             return self._fail(self._failure)
         if self._reason is not None:
@@ -203,7 +198,7 @@ def decode_response(body: bytes | str | Mapping[str, Any] | list[Any], context: 
         try:
             decoded: Body = msgspec.convert(body, Body)
         except (msgspec.MsgspecError, RecursionError) as error:
-            return [malformed_reply(f"the reply is not of this wire: {error}", repr(body)[:EXCERPT])]
+            return [malformed_reply(f"the reply is not of this wire: {error}", excerpt_of(body))]
         events = decoder.decode(decoded)
     else:
         events = decoder.feed(body if isinstance(body, str) else body.decode("utf-8", "replace"))

@@ -133,10 +133,8 @@ class StreamDecoder(BaseStreamDecoder[Frame]):
             case _:
                 return []
 
-    def finish(self, why: core.Why = "stop", /) -> list[core.Event]:
-        """The end of the reply as far as it is known; one that did not say how it ends has failed."""
-        if self._over:
-            return []
+    def _finish(self, why: core.Why) -> list[core.Event]:
+        """A reply that did not say how it ends has failed."""
         if self._reason is not None:
             return self._end(self._reason)
         if self._started and (why == "length" or (why == "stop" and self._signed_off)):

@@ -210,10 +210,8 @@ class StreamDecoder(BaseStreamDecoder[Frame]):
             return self._fail(read_error(error, 0, payload[:EXCERPT]))
         return []
 
-    def finish(self, why: core.Why = "stop", /) -> list[core.Event]:
-        """The end of the reply as far as it is known. One without a terminal event or `[DONE]` was cut."""
-        if self._over:
-            return []
+    def _finish(self, why: core.Why) -> list[core.Event]:
+        """A reply without a terminal event or `[DONE]` was cut."""
         if why == "length" and self._started:
             return self._end("length", "objects")
         return self._fail(self._cut_failure(why))
