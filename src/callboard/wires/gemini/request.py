@@ -33,7 +33,7 @@ from callboard.wires.gemini.schema import (
 )
 
 _CONFIG_FIELDS = {"maxOutputTokens": "max_tokens", "temperature": "temperature", "topP": "top_p", "seed": "seed"}
-_LEVELS: Mapping[str, str] = {**{effort: effort.upper() for effort in BUDGETS}, "max": "XHIGH"}
+_LEVELS = {**{effort: effort.upper() for effort in BUDGETS}, "max": "XHIGH"}
 _EFFORTS = {level: effort for effort, level in reversed(_LEVELS.items())}
 
 
