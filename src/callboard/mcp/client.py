@@ -167,22 +167,21 @@ class McpClient:
     async def tools(self) -> tuple[Tool, ...]:
         """Return all tools, and watch for changes from now on."""
         self._tool_watcher.mark_current()
-        tools = await self._request("the list of tools", self._make_lister("list_tools", "tools"))
+        tools = await self._list("tools")
         self._tool_watcher.set_tools(tools)
         return tools
 
     async def resources(self) -> tuple[Resource, ...]:
         """Return all resources."""
-        return await self._request("the list of resources", self._make_lister("list_resources", "resources"))
+        return await self._list("resources")
 
     async def resource_templates(self) -> tuple[ResourceTemplate, ...]:
         """Return all templates of resources."""
-        listed = self._make_lister("list_resource_templates", "resource_templates")
-        return await self._request("the list of resource templates", listed)
+        return await self._list("resource_templates")
 
     async def prompts(self) -> tuple[Prompt, ...]:
         """Return all prompts."""
-        return await self._request("the list of prompts", self._make_lister("list_prompts", "prompts"))
+        return await self._list("prompts")
 
     async def read_resource(self, uri: str) -> ReadResourceResult:
         """Return the content of the resource `uri`."""
@@ -252,9 +251,12 @@ class McpClient:
             message += f"; it wrote to its standard output what is no message, first: {connection.first_noise}"
         return ServerTimeout(message, path=self._path, hint=hint, may_have_run=True)
 
-    def _make_lister(self, method: str, field: str) -> Callable[[Any, Deadline], Awaitable[tuple[Any, ...]]]:
+    async def _list(self, field: str) -> tuple[Any, ...]:
+        return await self._request(f"the list of {field.replace('_', ' ')}", self._make_lister(field))
+
+    def _make_lister(self, field: str) -> Callable[[Any, Deadline], Awaitable[tuple[Any, ...]]]:
         return lambda client, deadline: list_all(
-            getattr(client, method), field, deadline.extend, lambda text: self._log("warning", text)
+            getattr(client, f"list_{field}"), field, deadline.extend, lambda text: self._log("warning", text)
         )
 
     # connections
@@ -294,7 +296,7 @@ class McpClient:
         return callbacks
 
     async def _list_tools_on(self, connection: Connection) -> tuple[Tool, ...]:
-        listing = self._make_lister("list_tools", "tools")
+        listing = self._make_lister("tools")
         async with Deadline(self.settings.idle_timeout, self.settings.timeout) as deadline:
             return await connection.run(lambda client: listing(client, deadline), SendState(), deadline)
 

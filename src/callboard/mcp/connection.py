@@ -223,12 +223,13 @@ async def open_connection(
         try:
             async with asyncio.timeout(settings.connect_timeout):
                 transport = await transport_of(connection, settings, auth, stack)
-                connection.client = _import_sdk().Client(
+                sdk = _import_sdk()
+                connection.client = sdk.Client(
                     mend_transport(transport, connection.mend_tools),
                     mode=mode,
                     cache=None,
                     log_level=_LOG_LEVEL,
-                    client_info=_client_info(),
+                    client_info=sdk.Implementation(name="callboard", version=sys.modules["callboard"].__version__),
                     **callbacks,
                 )
                 await stack.enter_async_context(connection.client)
@@ -276,12 +277,6 @@ def _import_sdk() -> Any:
     import mcp  # noqa: PLC0415  # 0.8 s
 
     return mcp
-
-
-def _client_info() -> Any:
-    from mcp_types import Implementation  # noqa: PLC0415
-
-    return Implementation(name="callboard", version=sys.modules["callboard"].__version__)
 
 
 async def _run_send(send: Callable[[Any], Awaitable[T]], client: Any) -> T:

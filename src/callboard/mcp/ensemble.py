@@ -46,8 +46,6 @@ MAX_WARNINGS: Final = 100
 MAX_LISTED: Final = 10
 """Maximum tools that a warning names. The others are counted."""
 
-_MANY: Final = {"changed": "changed", "is new": "are new"}
-
 _log = logging.getLogger("callboard.mcp")
 
 
@@ -241,13 +239,13 @@ class McpEnsemble(Ensemble):
             )
         if not comparison.instructions:
             self._warn_once(f"{self.name}: its instructions changed and are not used; {accept}")
-        for what, names in (("changed", comparison.changed), ("is new", comparison.new)):
+        for what, of_many, names in (("changed", "changed", comparison.changed), ("is new", "are new", comparison.new)):
             lines = [
                 f"the tool '{display(name, 64)}' {what} since its first use and is not offered; {accept}"
                 for name in names
                 if is_selected(name, self.settings)
             ]
-            self._warn_of_each(lines, f"{_MANY[what]} since its first use and are not offered; {accept}")
+            self._warn_of_each(lines, f"{of_many} since its first use and are not offered; {accept}")
         return [tool for tool in tools if tool.name in comparison.same]
 
     def _accept_hint(self) -> str:

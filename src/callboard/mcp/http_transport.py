@@ -80,7 +80,10 @@ class HttpClient:
             self.received += 1
             return await self._read_response(request, response, state)
         except httpx2.TransportError as error:
-            return self._end_unreachable(request, error)
+            why = f"{request.url.copy_with(query=None, userinfo=b'')}: {str(error) or type(error).__name__}"
+            if request.method == "POST":
+                self._on_lost(why)
+            return _make_error(request, 503, CONNECTION_CLOSED, why)
         except Exception as error:  # raised by the authentication
             if not self.received:
                 # The SDK would read an error response as a refusal of the newer protocol, and try to log in again.
@@ -149,12 +152,6 @@ class HttpClient:
         return _make_error(
             request, status, _INTERNAL_ERROR, f"HTTP {status} {response.reason_phrase}: {text}".rstrip(": ")
         )
-
-    def _end_unreachable(self, request: httpx2.Request, error: Exception) -> httpx2.Response:
-        why = f"{request.url.copy_with(query=None, userinfo=b'')}: {str(error) or type(error).__name__}"
-        if request.method == "POST":
-            self._on_lost(why)
-        return _make_error(request, 503, CONNECTION_CLOSED, why)
 
 
 class _Attempt:
