@@ -11,7 +11,7 @@ and measure on another. The rank is a hash and not from `random`, because shuffl
 from __future__ import annotations
 
 import hashlib
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final
 
@@ -95,17 +95,15 @@ def select_tasks(
             have the same name.
     """
     _refuse_duplicates(tasks)
-    groups: dict[str, list[Task]] = {}
-    for task in tasks:
-        groups.setdefault(task.category, []).append(task)
+    known = dict.fromkeys(task.category for task in tasks)
     for name in categories or {}:
-        if name not in groups:
-            hint = f"there are {', '.join(groups)}"
+        if name not in known:
+            hint = f"there are {', '.join(known)}"
             raise CallerError(f"no task of the category {name!r}", path="--categories", hint=hint)
-    names = [*(categories or groups)]
-    available = {name: sum(task.identifier not in exclude for task in groups[name]) for name in names}
+    names = [*(categories or known)]
+    available = Counter(task.category for task in tasks if task.identifier not in exclude)
     fixed = {name: number for name, number in (categories or {}).items() if number is not None}
-    shared = {name: number for name, number in available.items() if name not in fixed}
+    shared = {name: available[name] for name in names if name not in fixed}
     numbers = fixed | (shared if count is None else _share_out(max(0, count - sum(fixed.values())), shared))
     selected = sample(tasks, {name: numbers[name] for name in names}, seed, exclude=exclude)
     if not selected:
@@ -115,12 +113,9 @@ def select_tasks(
 
 def _refuse_duplicates(tasks: Sequence[Task]) -> None:
     """Raise CallerError if two tasks have the same name, because their outcomes would be mixed up."""
-    known: set[tuple[str, str, str]] = set()
-    for task in tasks:
-        name = task.suite, task.category, task.identifier
-        if name in known:
+    for name, count in Counter((task.suite, task.category, task.identifier) for task in tasks).items():
+        if count > 1:
             raise CallerError("two tasks have this name", path=display("/".join(name)), hint="give each its own")
-        known.add(name)
 
 
 def _share_out(count: int, available: Mapping[str, int]) -> dict[str, int]:
