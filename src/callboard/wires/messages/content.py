@@ -132,7 +132,8 @@ def decode_part(block: dict[str, Any], path: str, model: str) -> core.Content:
             data, origin = unseal(read_shape(block, schema.RedactedBlock, path).data, model)
             return core.ReasoningContent("", schema.REDACTED + data, origin)
         case "image":
-            return _image(block, path)
+            picture = read_shape(block, schema.ImageBlock, path)
+            return core.PictureContent(**_source_fields(picture.source, block, path))
         case "document":
             return _document(block, path)
         case _:
@@ -152,39 +153,32 @@ def decode_document(block: dict[str, Any], path: str) -> core.DocumentCanister |
     return core.DocumentCanister(content, title=shape.title or "", extra=decode_extra(block))
 
 
-def _image(block: dict[str, Any], path: str) -> core.Content:
-    match read_shape(block, schema.ImageBlock, path).source:
-        case schema.Base64Source(media_type=mime_type, data=data):
-            return core.PictureContent(
-                data=decode_base64(data, f"{path}.source.data"), mime_type=mime_type, extra=decode_extra(block)
-            )
-        case schema.UrlSource(url=url):
-            return core.PictureContent(url=url, extra=decode_extra(block))
-        case schema.FileSource(file_id=file_id):
-            return core.PictureContent(extra={"file_id": file_id, **(decode_extra(block) or {})})
-
-
 def _document(block: dict[str, Any], path: str) -> core.Content:
     shape = read_shape(block, schema.DocumentBlock, path)
-    name = shape.title or ""
     match shape.source:
-        case schema.Base64Source(media_type=mime_type, data=data):
-            return core.FileContent(
-                data=decode_base64(data, f"{path}.source.data"),
-                mime_type=mime_type,
-                name=name,
-                extra=decode_extra(block),
-            )
-        case schema.UrlSource(url=url):
-            return core.FileContent(url=url, mime_type=_PDF, name=name, extra=decode_extra(block))
-        case schema.FileSource(file_id=file_id):
-            return core.FileContent(name=name, extra={"file_id": file_id, **(decode_extra(block) or {})})
-        case schema.TextSource(data=text):
-            return core.FileContent(
-                data=text.encode("utf-8", "replace"), mime_type="text/plain", name=name, extra=decode_extra(block)
-            )
         case schema.ContentSource():
             return core.TextualContent(_readable_text(block), extra={schema.WIRE: block})
+        case schema.TextSource(data=text):
+            fields = {"data": text.encode("utf-8", "replace"), "mime_type": "text/plain", "extra": decode_extra(block)}
+        case schema.UrlSource(url=url):
+            fields = {"url": url, "mime_type": _PDF, "extra": decode_extra(block)}
+        case source:
+            fields = _source_fields(source, block, path)
+    return core.FileContent(**fields, name=shape.title or "")
+
+
+def _source_fields(
+    source: schema.Base64Source | schema.UrlSource | schema.FileSource, block: dict[str, Any], path: str
+) -> dict[str, Any]:
+    """The fields of the content that a picture's or a file's source stands for."""
+    extra = decode_extra(block)
+    match source:
+        case schema.Base64Source(media_type=mime_type, data=data):
+            return {"data": decode_base64(data, f"{path}.source.data"), "mime_type": mime_type, "extra": extra}
+        case schema.UrlSource(url=url):
+            return {"url": url, "extra": extra}
+        case schema.FileSource(file_id=file_id):
+            return {"extra": {"file_id": file_id, **(extra or {})}}
 
 
 def _picture_source(picture: core.PictureContent) -> dict[str, Any] | None:

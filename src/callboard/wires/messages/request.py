@@ -6,6 +6,7 @@ Law: decode_request(encode_request(r).body) is r, as far as the wire carries it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from itertools import groupby
 from typing import Any
 
 from callboard import core
@@ -31,6 +32,8 @@ from callboard.wires.messages.schema import (
     ToolUseBlock,
 )
 
+_CANISTERS = (core.DocumentCanister, core.InvocationCanister, core.ResultCanister)
+
 
 def decode_messages(
     system: str | list[dict[str, Any]] | None, messages: Iterable[RequestMessage], *, model: str
@@ -45,51 +48,29 @@ def decode_messages(
         content = message.content
         if message.role == "system":
             canisters.append(core.SupervisorCanister(decode_content(content, path), extra=AS_SYSTEM))
-        elif isinstance(content, str):
-            speaker = core.UserCanister if message.role == "user" else core.AssistantCanister
+            continue
+        speaker = core.UserCanister if message.role == "user" else core.AssistantCanister
+        if isinstance(content, str):
             canisters.append(speaker(decode_content(content, path)))
-        elif message.role == "user":
-            _user(content, path, canisters)
-        else:
-            _assistant(content, model, path, canisters)
+            continue
+        parts = [_decode_block(block, f"{path}[{at}]", message.role, model) for at, block in enumerate(content)]
+        for is_canister, run in groupby(parts, lambda part: isinstance(part, _CANISTERS)):
+            items = [*run]
+            canisters += items if is_canister else [speaker(tuple(items))]
     return tuple(canisters)
 
 
-def _user(blocks: list[dict[str, Any]], path: str, canisters: list[core.Canister]) -> None:
-    contents: list[core.Content] = []
-
-    def close() -> None:
-        if contents:
-            canisters.append(core.UserCanister(tuple(contents)))
-            contents.clear()
-
-    for index, block in enumerate(blocks):
-        where = f"{path}[{index}]"
-        match block.get("type"):
-            case "tool_result":
-                close()
-                canisters.append(_result(block, where))
-            case "document" if (document := decode_document(block, where)) is not None:
-                close()
-                canisters.append(document)
-            case _:
-                contents.append(decode_part(block, where, ""))
-    close()
-
-
-def _assistant(blocks: list[dict[str, Any]], model: str, path: str, canisters: list[core.Canister]) -> None:
-    contents: list[core.Content] = []
-    for index, block in enumerate(blocks):
-        where = f"{path}[{index}]"
-        if block.get("type") != "tool_use":
-            contents.append(decode_part(block, where, model))
-            continue
-        if contents:
-            canisters.append(core.AssistantCanister(tuple(contents)))
-            contents = []
-        canisters.append(_invocation(block, where))
-    if contents:
-        canisters.append(core.AssistantCanister(tuple(contents)))
+def _decode_block(block: dict[str, Any], path: str, role: str, model: str) -> Any:
+    """The canister of a block, or its content, which belongs to the canister of its neighbours."""
+    match role, block.get("type"):
+        case "user", "tool_result":
+            return _result(block, path)
+        case "user", "document" if (document := decode_document(block, path)) is not None:
+            return document
+        case "assistant", "tool_use":
+            return _invocation(block, path)
+        case _:
+            return decode_part(block, path, model if role == "assistant" else "")
 
 
 def _invocation(block: dict[str, Any], path: str) -> core.InvocationCanister:
