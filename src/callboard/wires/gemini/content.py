@@ -124,30 +124,23 @@ def decode_media(part: Part | ResultPart, path: str) -> list[core.Content]:
     if isinstance(part, Part):
         named = zip(_MEDIA, (part.media_resolution, part.video_metadata), strict=True)
         extra = {name: value for name, value in named if value is not None}
+    media: Blob | FileData
     if part.inline_data is not None:
-        return [_inline(part.inline_data, extra or None, f"{path}.inlineData")]
-    if part.file_data is not None:
-        return [_link(part.file_data, extra or None, f"{path}.fileData")]
-    return []
-
-
-def _inline(blob: Blob, extra: Mapping[str, Any] | None, path: str) -> core.Content:
-    if not blob.data:
-        raise CallerError("inlineData without its data", path=f"{path}.data")
-    data = decode_base64(blob.data, f"{path}.data")
-    mime_type = blob.mime_type or "application/octet-stream"
+        media = part.inline_data
+        if not media.data:
+            raise CallerError("inlineData without its data", path=f"{path}.inlineData.data")
+        source: dict[str, Any] = {"data": decode_base64(media.data, f"{path}.inlineData.data")}
+    elif part.file_data is not None:
+        media = part.file_data
+        if not media.file_uri:
+            raise CallerError("fileData without its fileUri", path=f"{path}.fileData.fileUri")
+        source = {"url": media.file_uri}
+    else:
+        return []
+    mime_type = media.mime_type or "application/octet-stream"
     if mime_type.startswith("image/"):
-        return core.PictureContent(data=data, mime_type=mime_type, extra=extra)
-    return core.FileContent(data=data, mime_type=mime_type, name=blob.display_name or "", extra=extra)
-
-
-def _link(file: FileData, extra: Mapping[str, Any] | None, path: str) -> core.Content:
-    if not file.file_uri:
-        raise CallerError("fileData without its fileUri", path=f"{path}.fileUri")
-    mime_type = file.mime_type or "application/octet-stream"
-    if mime_type.startswith("image/"):
-        return core.PictureContent(url=file.file_uri, mime_type=mime_type, extra=extra)
-    return core.FileContent(url=file.file_uri, mime_type=mime_type, name=file.display_name or "", extra=extra)
+        return [core.PictureContent(**source, mime_type=mime_type, extra=extra or None)]
+    return [core.FileContent(**source, mime_type=mime_type, name=media.display_name or "", extra=extra or None)]
 
 
 def split_signature(opaque: str) -> tuple[str, str]:
