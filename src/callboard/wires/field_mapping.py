@@ -251,15 +251,13 @@ def translate_request(request: core.Request, front: str, back: str) -> tuple[cor
     tools = _loaded_tools(request)
     for tool in tools:  # their encoders leave out what is another wire's
         unmapped.update(_requested_fields(tool.extra.get(front, _NOTHING), front, "tools."))
-    canisters: Sequence[core.Canister] = request.canisters
-    if any(map(_has_reasoning, canisters)):
-        canisters = tuple([_own_signatures(each, back) if _has_reasoning(each) else each for each in canisters])
-    canisters, dropped = _drop_provider_bound(canisters, files=not {front, back} <= _ONE_STORE)
+    canisters = [_own_signatures(each, back) if _has_reasoning(each) else each for each in request.canisters]
+    remaining, dropped = _drop_provider_bound(canisters, files=not {front, back} <= _ONE_STORE)
     unmapped.update(dict.fromkeys(dropped, True))
     unmapped.update((path, True) for path in message_fields(front, request.canisters) if path not in IGNORED_FIELDS)
     tokens = {"include": [_ENCRYPTED, _LOGPROBS_INCLUDED]} if fields.pop(_LOGPROBS, False) else {}
     extra = nest_fields(fields) | tokens
-    return msgspec.structs.replace(request, canisters=canisters, tools=tools, extra=extra, controls=controls), tuple(
+    return msgspec.structs.replace(request, canisters=remaining, tools=tools, extra=extra, controls=controls), tuple(
         unmapped
     )
 

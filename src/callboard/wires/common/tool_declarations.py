@@ -20,9 +20,7 @@ from callboard.core import CUSTOM_SCHEMA, Canister, InvocationCanister, NamedToo
 if TYPE_CHECKING:
     from callboard.schema.provider_limits import Fitted
 
-_SAFE = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 _UNSAFE = re.compile(r"[^a-zA-Z0-9_-]")
-_LETTERED = re.compile(r"[a-zA-Z_][a-zA-Z0-9_-]{0,63}")
 _NO_LETTERS = frozenset("-0123456789")
 NO_SCHEMA: Mapping[str, Any] = {"type": "object", "properties": {}}
 """The schema of a tool without arguments."""
@@ -39,7 +37,7 @@ _decode = msgspec.json.Decoder(dict[str, Any]).decode
 class ToolNames:
     """The names of one request's tools: `on_wire` of each declared name, `reverse` where the two differ."""
 
-    safe: ClassVar = _SAFE
+    safe: ClassVar = re.compile(r"[a-zA-Z0-9_-]{1,64}")
     longest: ClassVar = 64
 
     def __init__(self, request: Request) -> None:
@@ -88,7 +86,7 @@ class LongToolNames(ToolNames):
 class LetteredToolNames(ToolNames):
     """Names that begin with a letter or `_`, as Gemini's do."""
 
-    safe: ClassVar = _LETTERED
+    safe: ClassVar = re.compile(r"[a-zA-Z_][a-zA-Z0-9_-]{0,63}")
 
     def _safe_name(self, name: str) -> str:
         spelled = super()._safe_name(name)

@@ -5,7 +5,6 @@ On this wire a namespaced tool is called by its namespace and its local name, an
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal
 
@@ -41,7 +40,6 @@ _SEARCH_SCHEMA: Mapping[str, Any] = {
     "required": ["query"],
 }
 _MODES: Mapping[Any, Literal["auto", "none", "required"]] = {"auto": "auto", "none": "none", "required": "required"}
-_SAFE = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
 
 class ToolEncoder:
@@ -58,7 +56,9 @@ class ToolEncoder:
         self._namespaced = {
             name
             for name, tool in self._declared.items()
-            if tool.kind != "search" and _SAFE.fullmatch(tool.namespace) and _SAFE.fullmatch(tool.local)
+            if tool.kind != "search"
+            and ToolNames.safe.fullmatch(tool.namespace)
+            and ToolNames.safe.fullmatch(tool.local)
         }
         """Tools that are called by their namespace and local name."""
         self._namespaces = request.namespaces
