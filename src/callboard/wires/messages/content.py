@@ -155,6 +155,7 @@ def decode_document(block: dict[str, Any], path: str) -> core.DocumentCanister |
 
 def _document(block: dict[str, Any], path: str) -> core.Content:
     shape = read_shape(block, schema.DocumentBlock, path)
+    fields: dict[str, Any]
     match shape.source:
         case schema.ContentSource():
             return core.TextualContent(_readable_text(block), extra={schema.WIRE: block})
