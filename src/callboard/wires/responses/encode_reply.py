@@ -124,11 +124,6 @@ class ResponseBuilder:
             case _:
                 pass
 
-    def end_cut(self, why: core.Why = "stop") -> None:
-        """Ends a response whose events broke off as one that failed."""
-        if self.response is None:
-            self._complete("failed", error=error_body(BROKEN_OFF))
-
     def _ensure_started(self) -> None:
         if not self._started:
             self._started = True
@@ -288,7 +283,8 @@ class StreamEncoder(ResponseBuilder):
 
     def finish(self, why: core.Why = "stop", /) -> list[Payload]:
         """Nothing after a whole reply; a failure where the events broke off."""
-        self.end_cut(why)
+        if self.response is None:
+            self._complete("failed", error=error_body(BROKEN_OFF))
         return self._take()
 
     def heartbeat(self) -> list[Payload]:
