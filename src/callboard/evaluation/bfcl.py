@@ -222,7 +222,8 @@ def decode_bfcl(
 def _task(category: str, question: _Question, answer: _Answer | None, path: str) -> Task:
     tools = tuple(_tool(function, path) for function in question.function)
     names = {tool.name for tool in tools}
-    expected = _calls(answer)
+    calls = answer.ground_truth if answer else ()
+    expected = tuple(ExpectedCall(_name(name), arguments) for call in calls for name, arguments in call.items())
     if len(names) < len(tools) or not {call.name for call in expected} <= names:
         raise CallerError("two tools have one name, or an answer's tool is not declared", path=path)
     if len(question.question) != 1 or (has_answers(category) and answer is None):
@@ -230,11 +231,6 @@ def _task(category: str, question: _Question, answer: _Answer | None, path: str)
     canisters = tuple(_canister(message, path) for message in question.question[0])
     step = Step(canisters, expected, any_call=category.endswith("_relevance"))
     return Task(question.id, SUITE, category, tools, (step,))
-
-
-def _calls(answer: _Answer | None) -> tuple[ExpectedCall, ...]:
-    calls = answer.ground_truth if answer else ()
-    return tuple(ExpectedCall(_name(name), arguments) for call in calls for name, arguments in call.items())
 
 
 def _canister(message: _Message, path: str) -> Canister:

@@ -33,7 +33,6 @@ MAX_FILE: Final = 32 * 1024 * 1024
 """Maximum bytes of a recorded request."""
 _LOOSE: Final = 60
 """Maximum characters of a text that is compared without case and punctuation. A longer text has to match exactly."""
-_NO_REPLY: Final = "give its reply, or --expect"
 _REQUEST_KEYS: Final = ("request", "body")
 _REPLY_KEYS: Final = ("response", "reply")
 _MODEL: Final = (AssistantCanister, InvocationCanister)
@@ -116,9 +115,7 @@ def make_task(
     Raises:
         CallerError: There is no such turn, or no reply and no `expected`.
     """
-    before, calls, next_turn = _split(recording.canisters, turn, has_expected=expected is not None)
-    if expected is None and next_turn:
-        raise CallerError("the model has said nothing", hint=_NO_REPLY)
+    before, calls = _split(recording.canisters, turn, has_expected=expected is not None)
     targets = tuple(expected) if expected is not None else tuple([expect_call(call) for call in calls])
     task = Task(
         identifier,
@@ -133,10 +130,7 @@ def make_task(
 
 def find_calls(canisters: Sequence[Canister]) -> list[InvocationCanister]:
     """Return the calls of the model's last turn. Raises CallerError if there is no turn."""
-    _, calls, next_turn = _split(canisters, None, has_expected=False)
-    if next_turn:
-        raise CallerError("the model has said nothing", hint=_NO_REPLY)
-    return calls
+    return _split(canisters, None, has_expected=False)[1]
 
 
 def expect_call(call: InvocationCanister) -> ExpectedCall:
@@ -176,19 +170,19 @@ def _is_loose(value: Any) -> bool:
 
 def _split(
     canisters: Sequence[Canister], turn: int | None, *, has_expected: bool
-) -> tuple[list[Canister], list[InvocationCanister], bool]:
-    """Return the conversation before a turn of the model, the turn's calls, and whether the turn is still to come."""
+) -> tuple[list[Canister], list[InvocationCanister]]:
+    """Return the conversation before a turn of the model, and the turn's calls. Raises CallerError."""
     groups = [(is_model, [*group]) for is_model, group in groupby(canisters, lambda each: isinstance(each, _MODEL))]
     turns = [at for at, (is_model, _) in enumerate(groups) if is_model]
-    if turn is None and groups and not groups[-1][0] and has_expected:
-        return [*canisters], [], True
-    if not turns or (turn is not None and not 1 <= turn <= len(turns)):
-        if turn is None:
-            return [*canisters], [], True
+    if turn is None and has_expected and not (groups and groups[-1][0]):  # the turn is still to come
+        return [*canisters], []
+    if turn is None and not turns:
+        raise CallerError("the model has said nothing", hint="give its reply, or --expect")
+    if turn is not None and not 1 <= turn <= len(turns):
         raise CallerError(f"there is no turn {turn}", path="--turn", hint=f"the model has {len(turns)}")
     at = turns[-1 if turn is None else turn - 1]
     before = [canister for _, group in groups[:at] for canister in group]
-    return before, [each for each in groups[at][1] if isinstance(each, InvocationCanister)], False
+    return before, [each for each in groups[at][1] if isinstance(each, InvocationCanister)]
 
 
 def _without_time(canister: Canister) -> Canister:

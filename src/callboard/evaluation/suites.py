@@ -156,10 +156,6 @@ def load_suite(suite: str, categories: Sequence[str] = ()) -> list[Task]:
     """
     if suite in SUITES:
         return SUITES[suite](categories)
-    return _load_path(suite, categories)
-
-
-def _load_path(suite: str, categories: Sequence[str]) -> list[Task]:
     path = Path(suite).expanduser()
     if not path.exists():
         raise CallerError("no such suite", path=f"--suite {path}", hint=suggest(str(path), SUITES))

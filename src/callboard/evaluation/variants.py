@@ -97,11 +97,8 @@ def _expand(text: str) -> list[Variant]:
         raise CallerError(
             "a variant is empty", path="--variants", hint=f"write FACT=VALUE, or one of {', '.join((*PRESETS, ALL))}"
         )
-    count = 1
-    for alternatives in words:
-        count *= len(alternatives)
-        if count > MAX_VARIANTS:
-            raise CallerError("too many combinations", path="--variants", hint=f"at most {MAX_VARIANTS}")
+    if math.prod(map(len, words)) > MAX_VARIANTS:
+        raise CallerError("too many combinations", path="--variants", hint=f"at most {MAX_VARIANTS}")
     return [_combine(_complete(words, choice)) for choice in product(*words)]
 
 
