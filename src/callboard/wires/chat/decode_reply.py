@@ -322,10 +322,7 @@ def _usage(usage: UsageShape) -> core.Usage:
 
 
 def decode_response(body: bytes | str | Mapping[str, Any], context: DecodeContext) -> list[core.Event]:
-    """The events of a reply that came whole, as JSON or decoded.
-
-    The last is a ReplyEnded or ReplyFailed, whatever the body is.
-    """
+    """The events of a reply that came whole, as JSON or decoded."""
     decoder = StreamDecoder(context)
     if isinstance(body, Mapping):
         try:

@@ -38,9 +38,8 @@ _END_OF_TEXT = b'},"finish_reason":null}]}'
 class StreamEncoder:
     """A Stage: events in, payloads out, at last `[DONE]`.
 
-    Only the text of reasoning is sent, and only one kind of Note: the reason of an incomplete reply. A retry cannot be sent either:
-    where one may come, hold the events until the reply has ended. The call of a custom tool is sent as OpenAI's clients
-    read it: as `custom`, in pieces of its text.
+    Only the text of reasoning is sent. The call of a custom tool is sent as OpenAI's clients read it: as `custom`, in
+    pieces of its text.
 
     Args:
         identifier: The reply's identifier.

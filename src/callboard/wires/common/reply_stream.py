@@ -3,6 +3,9 @@
 Laws of a decoder: ReplyStarted first and once; one terminal event last, after the usage, and nothing after it; never
 an exception for what a backend sent. A reply has ended only where its backend says so, and one with a call that was
 cut off does not end as whole.
+
+Encoders send one kind of Note: the reason of an incomplete reply. They cannot send a retry: where one may come, hold
+the events until the reply has ended.
 """
 
 from __future__ import annotations

@@ -190,8 +190,7 @@ class StreamDecoder(BaseStreamDecoder[Body]):
 def decode_response(body: bytes | str | Mapping[str, Any] | list[Any], context: DecodeContext) -> list[core.Event]:
     """The events of a reply that came whole, as JSON or decoded.
 
-    A list of chunks, which a stream without `alt=sse` is, is read as the stream. The last event is a ReplyEnded
-    or ReplyFailed, whatever the body is.
+    A list of chunks, which a stream without `alt=sse` is, is read as the stream.
     """
     decoder = StreamDecoder(context)
     if isinstance(body, Mapping | list):

@@ -126,11 +126,7 @@ def _last_chunk(content: list[dict[str, Any]], terminal: core.ReplyEnded, parts:
 
 
 class StreamEncoder:
-    """A Stage: events in, payloads out.
-
-    The only Note that is sent is the reason of an incomplete reply. A retry cannot be sent: where one may come, hold the events
-    until the reply has ended. `created` has no place on this wire.
-    """
+    """A Stage: events in, payloads out. `created` has no place on this wire."""
 
     def __init__(self, *, identifier: str, model: str, created: int, request: core.Request | None = None) -> None:
         self._tail = {"modelVersion": model, "responseId": identifier}

@@ -264,10 +264,7 @@ def _usage(counts: Mapping[str, int]) -> core.Usage:
 
 
 def decode_response(body: bytes | str | Mapping[str, Any], context: DecodeContext) -> list[core.Event]:
-    """The events of a reply that came whole, as JSON or decoded.
-
-    The last is a ReplyEnded or ReplyFailed, whatever the body is.
-    """
+    """The events of a reply that came whole, as JSON or decoded."""
     if isinstance(body, bytes):
         body = body.decode("utf-8", "replace")
     try:

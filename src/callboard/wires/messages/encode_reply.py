@@ -47,11 +47,7 @@ _DELTA_EVENT = b"content_block_delta"
 
 
 class StreamEncoder:
-    """A Stage: events in, payloads out.
-
-    The only Note that is sent is the reason of an incomplete reply; a refusal is text. A retry cannot be sent: where one may
-    come, hold the events until the reply has ended. `created` has no place on this wire.
-    """
+    """A Stage: events in, payloads out. A refusal is text, and `created` has no place on this wire."""
 
     def __init__(self, *, identifier: str, model: str, created: int, request: core.Request | None = None) -> None:
         self._identifier = identifier

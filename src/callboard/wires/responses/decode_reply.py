@@ -344,10 +344,7 @@ def _usage(usage: Any) -> core.Usage | None:
 
 
 def decode_response(body: bytes | str | Mapping[str, Any], context: DecodeContext) -> list[core.Event]:
-    """The events of a reply that came whole, as JSON or decoded.
-
-    The last is a ReplyEnded or ReplyFailed, whatever the body is.
-    """
+    """The events of a reply that came whole, as JSON or decoded."""
     try:
         response = msgspec.convert(body, ResponseShape) if isinstance(body, Mapping) else _decode(body)
     except (msgspec.MsgspecError, RecursionError, UnicodeError) as error:

@@ -258,7 +258,7 @@ class StreamEncoder(ResponseBuilder):
     """A Stage: events in, payloads out, at last `[DONE]`; parameters as of ResponseBuilder.
 
     With `compat_events` the events of the first specification are sent also. The reason of an incomplete reply is sent in
-    the metadata, other Notes are not sent. A retry cannot be sent: where one may come, hold the events until the reply has ended.
+    the metadata.
     """
 
     def __init__(self, **options: Any) -> None:
