@@ -7,7 +7,7 @@ import threading
 import time
 from types import SimpleNamespace
 
-from callboard.core import AssistantCanister, InvocationCanister, ResultCanister, UserCanister
+from callboard.core import AssistantCanister, InvocationCanister, ReplyFailed, ResultCanister, UserCanister
 from callboard.jobs.coding_kind import coding_kinds
 from callboard.jobs.database import Database
 from callboard.jobs.segment import JobSegment, SegmentRunner
@@ -36,7 +36,20 @@ def open_scripted(script, name="scripted"):
         while True:
             yield reply
 
-    return ScriptedModel(replies(), name=name)
+    model = ScriptedModel(replies(), name=name)
+    if "fills" in script and name != "big":
+        model.filler = open_filler(script["fills"])
+    return model
+
+
+def open_filler(script):
+    """Return a model that writes single lines, depending on the number of the attempt; it fails for the line None."""
+
+    def reply(request):
+        line = script[request.controls.seed - 1]
+        return [ReplyFailed("provider", "infill", "it cannot")] if line is None else line
+
+    return ScriptedModel(iter(lambda: reply, None), name="filler")
 
 
 def main(folder, script, after, sign):

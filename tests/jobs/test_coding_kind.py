@@ -2,6 +2,7 @@
 
 import asyncio
 import signal
+from functools import partial
 from itertools import pairwise
 from types import SimpleNamespace
 
@@ -14,6 +15,7 @@ from tests.jobs.coding_worker import open_scripted
 from tests.jobs.forked import ForkedProcess
 
 from callboard import core
+from callboard.coding.agents.apply_code_blocks import CodeBlockApplier
 from callboard.coding.agents.progress import read_progress
 from callboard.coding.job import ModelChanged, Notice, PhaseEnded, PhaseStarted, PromptSent, Resumed
 from callboard.configuration import load_settings
@@ -22,6 +24,7 @@ from callboard.jobs.database import Database
 from callboard.jobs.declared_tools import read_tools
 from callboard.jobs.segment import SegmentRunner
 from callboard.jobs.store import DurableStore
+from callboard.providers.local.fill import HOLE
 
 PATIENCE = 120
 repository, faulty, quick_tests = coding.repository, coding.faulty, coding.quick_tests
@@ -149,6 +152,63 @@ def test_a_killed_job_keeps_the_code_with_which_fewer_tests_fail_and_no_other(pl
     assert ["return a - b" in each for each in prompts] == [True, True, False, False, False]
     code = place.repository.git("grep", "-h", "return", job.output["branch"], "calc.py")
     assert code == "    return a + b\n    return 2 * a\n"
+
+
+def test_a_job_that_continues_asks_for_the_line_that_is_next(place):
+    (place.repository.root / "calc.py").write_text("def add(a, b):\n    c = a - b\n    return c\n")
+    place.repository.commit("Three lines")
+    same = "calc.py\n```python\ndef add(a, b):\n    c = a - b\n    return c\n```"
+    lines = [
+        "def add(b, a):",
+        "c = b - a",
+        "return 0",
+        "",
+        "def add(b, a):",
+        "def sub(a, b):",
+        "def sub(b, a):",
+        "c = a + b",
+    ]
+    place.submit(workflow="short")
+    for _ in range(9):
+        control = new_control()
+        job, items = run_here(place, {}, control, open_model=partial(open_leaving, same, lines, control))
+    assert (job.state, job.rounds) == ("completed", 1 + 3 + 1 + 4), (job.reason, job.error)
+    prompts = [each.text for each in items if isinstance(each, PromptSent)]
+    holes = [each.partition(HOLE)[0].count("\n") - 4 for each in prompts if HOLE in each]
+    assert holes == [0, 1, 2, 0, 0, 0, 1]
+    assert job.segment == 9
+
+
+def open_leaving(same, lines, control, _settings):
+    """Return a model whose worker stops after each reply."""
+    model = open_scripted({"": [same], "fills": lines})
+    for each in (model, model.filler):
+        each.batches = partial(stop_after, each.batches, control)
+    return model
+
+
+async def stop_after(batches, control, request):
+    async for each in batches(request):
+        yield each
+    control.stopping.set()
+
+
+def test_an_answer_after_a_failed_line_is_read_as_an_answer_by_another_process(place, monkeypatch):
+    original, stops = CodeBlockApplier.apply, ["once"]
+
+    async def apply(applier, reply, *hole):
+        if "a + b" in reply and stops:
+            asyncio.current_task().cancel(stops.pop())
+            await asyncio.sleep(0)
+        await original(applier, reply, *hole)
+
+    monkeypatch.setattr(CodeBlockApplier, "apply", apply)
+    place.submit(workflow="short")
+    script = {"": [WRONG, RIGHT], "fills": [None]}
+    assert run_here(place, script, new_control())[0].state == "running"
+    job, items = run_here(place, script, new_control())
+    assert (job.state, job.output["files"]) == ("completed", ["calc.py"])
+    assert len([each for each in items if isinstance(each, PromptSent)]) == 3
 
 
 def test_a_command_that_was_under_way_is_not_run_again(place):

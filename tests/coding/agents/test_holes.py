@@ -51,8 +51,10 @@ def test_a_model_that_cannot_write_lines_is_asked_for_whole_functions(run):
     right = "calc.py\n```python\ndef add(a, b):\n    return a + b\n```"
     cannot = ReplyFailed("provider", "infill", "it has no such tokens")
     done = run("debug", DEBUG, [SAME, right], fills=[[cannot]])
-    assert done.job.state == "completed"
-    assert "it has no such tokens" in " ".join(done.notices)
+    assert (done.job.state, len(done.prompts)) == ("completed", 3)
+    assert "it has no such tokens" in done.notices
+    # A line that was not written is no wrong answer.
+    assert "no code in a fence" not in " ".join([*done.notices, *done.prompts])
 
 
 def test_two_faults_are_mended_line_by_line(run, repository):
@@ -65,6 +67,33 @@ def test_two_faults_are_mended_line_by_line(run, repository):
     assert done.job.state == "completed"
     code = repository.git("show", f"{done.job.output.branch}:calc.py")
     assert code == "def add(a, b):\n    return a + b\n\n\ndef double(a):\n    return 2 * a\n"
+
+
+@pytest.mark.parametrize("rule", ['ask = ["put_code"]', 'deny = ["put_code(calc.py)"]', 'deny = ["file"]'])
+@pytest.mark.usefixtures("sums")
+def test_nobody_is_asked_about_single_lines(run, rule):
+    done = run("debug", DEBUG, [SAME, SAME], fills=[], rounds=2, settings=f"[permissions]\n{rule}\n")
+    assert len(done.prompts) == 2
+    assert not [each for each in done.prompts if HOLE in each]
+    assert len(done.asked) == 2 * rule.startswith("ask")
+
+
+@pytest.mark.usefixtures("sums")
+def test_a_line_with_which_the_file_does_not_parse_is_not_tested(run):
+    done = run("debug", DEBUG, [SAME], fills=["def add(a, b:", "total = a + b"])
+    assert (done.job.state, done.job.rounds) == ("completed", 3)
+    assert "does not parse" in done.results[1]
+    assert done.notices.count("running the tests") == 3
+
+
+def test_a_mark_of_the_encoding_stays_and_is_not_part_of_a_line(run, repository):
+    (repository.root / "calc.py").write_bytes(b"\xef\xbb\xbfdef add(a, b):\r\n\treturn a - b")
+    repository.commit("A file of Windows")
+    done = run("debug", DEBUG, [SAME], fills=["def add(a, b):", "return a + b"])
+    assert "\ufeff" not in " ".join(done.prompts)
+    assert not [each for each in done.results if "nothing would change" in each]
+    code = repository.git("cat-file", "blob", f"{done.job.output.branch}:calc.py")
+    assert code == "\ufeffdef add(a, b):\n\treturn a + b"
 
 
 LINES = st.lists(st.sampled_from(["a = 1", "    return a", "# a", "", '"""a', "if a:", "\tb()", ")"]), max_size=60)

@@ -26,6 +26,7 @@ from callboard.coding.edits.imports import add_imports
 from callboard.coding.edits.remove_tests import cut_after_assertion, remove_failures
 from callboard.coding.edits.replace_definitions import cut_broken_end, list_definitions, replace_definitions
 from callboard.coding.edits.text_edits import Change, EditRefused, Span, split_lines
+from callboard.coding.outlines import find_syntax_error
 from callboard.coding.outlines.languages import find_language
 from callboard.coding.test_runners import Failure
 from callboard.coding.tools.action_tool import action
@@ -72,6 +73,8 @@ def put_code(
             return str(write_file.function(context, path, whole))
         if line:
             text, names = _replace_line(opened.file.text, line, normalize_newlines(code))
+            if find_syntax_error(text, path) and not find_syntax_error(opened.file.text, path):
+                raise EditRefused(f"with this line, {escape(path)} does not parse")
         else:
             text, names = replace_definitions(opened.file.text, normalize_newlines(code), path)
         shown = save(workspace, opened, Change(text, _diff_spans(opened.lines, split_lines(text))))
@@ -140,6 +143,10 @@ class CodeBlockApplier:
         self._last: list[InvocationCanister] = []
         self._decisions: dict[str, InvocationCanister | ResultCanister] = {}
 
+    def is_allowed(self, path: str) -> bool:
+        """Return whether the code of a file may change without a person's answer."""
+        return self.policy.decide(self._registry[PUT_CODE], {"path": path}).permission == "allow"
+
     @property
     def changed_files(self) -> set[str]:
         """The files that the last reply changed."""
@@ -155,7 +162,7 @@ class CodeBlockApplier:
         self.failures, self.wrong_tests = [], []
         if hole is not None:
             code = reply.strip()
-            await self._run([self._call(hole.path, code, hole.line)] if code != hole.text else [])
+            await self._run([self._call(hole.path, code, hole.line)] if reply and code != hole.text else [])
             return
         blocks = parse_code_blocks(reply) if len(reply) <= MAX_REPLY else []
         if len(reply) > MAX_REPLY or len(blocks) > MAX_BLOCKS:

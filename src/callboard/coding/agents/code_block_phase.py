@@ -18,6 +18,7 @@ from callboard.coding.agents.progress import Progress, last_answer
 from callboard.coding.agents.prompts import is_test_file
 from callboard.coding.job import Notice
 from callboard.core import Canister
+from callboard.providers.local.fill import HOLE
 from callboard.text.display import display_names
 
 if TYPE_CHECKING:
@@ -61,16 +62,18 @@ class CodeBlockPhase:
         make_prompt = await runner.prepare(self._phase)
         runner.facts.answer = last_answer(past.attempt)
         applier = self._make_applier()
-        attempts.begin(memory.holes_begin, await self._find_holes())
+        attempts.begin(memory.holes_begin, await self._find_holes(applier))
         conversation, has_reply = tuple(past.conversation), past.run_ended
         prompt = "" if past.prompts else make_prompt()
         while True:
+            # The prompt of an interrupted attempt says whether its reply is a line.
+            hole = attempts.hole if HOLE in (prompt or past.prompt) else None
             if not has_reply:
                 if not runner.rounds_left(self._phase):
                     runner.missing = runner.missing if self._best.best is None else ()
                     return
-                conversation = await self._ask(prompt, conversation)
-            has_reply, hole = False, attempts.hole
+                conversation = await self._ask(prompt, hole, conversation)
+            has_reply = False
             await self._apply(applier, hole)
             if runner.pending:
                 return
@@ -84,7 +87,7 @@ class CodeBlockPhase:
                 continue
             if is_better:
                 make_prompt, memory.holes_begin, self._refused = await runner.prepare(self._phase), attempts.number, ()
-                attempts.begin(attempts.number, await self._find_holes())
+                attempts.begin(attempts.number, await self._find_holes(applier))
             new = runner.change_model(self._phase, attempts.number - memory.fills, refused)
             if memory.model:
                 attempts.begin(attempts.number, ())
@@ -106,13 +109,15 @@ class CodeBlockPhase:
             count=self._past.codes_before,
         )
 
-    async def _ask(self, prompt: str, conversation: tuple[Canister, ...]) -> tuple[Canister, ...]:
+    async def _ask(self, prompt: str, hole: Hole | None, conversation: tuple[Canister, ...]) -> tuple[Canister, ...]:
         """Let the model reply to the prompt of an attempt; return the conversation of the phase after it."""
         runner, attempts, is_stronger = self._runner, self._attempts, bool(self._memory.model)
         history = drop_fills(conversation) if is_stronger else () if prompt else tuple(self._past.attempt)
         runner.remember()
-        runner.is_filling = attempts.hole is not None
-        if attempts.hole is None:
+        if hole is not None and not runner.is_filling:
+            runner.emit(Notice("asking for single lines"))
+        runner.is_filling = hole is not None
+        if hole is None:
             number, rounds = 0 if is_stronger else attempts.answers, runner.rounds_left(self._phase)
             make_agent: MakeAgent = partial(runner.agent, self._phase, rounds, runner.context_window(), number)
         else:
@@ -124,10 +129,14 @@ class CodeBlockPhase:
             runner.filler, runner.failure, runner.facts.answer = None, "", ""
         return replied if is_stronger else (*conversation[: len(conversation) - len(history)], *replied)
 
-    async def _find_holes(self) -> Sequence[Hole]:
-        """Return the lines to ask for one by one, if the tests can judge them and the model can write them."""
+    async def _find_holes(self, applier: CodeBlockApplier) -> Sequence[Hole]:
+        """Return the lines to ask for one by one, if the tests can judge them and the model can write them.
+
+        Nobody is asked about single lines.
+        """
         can_fill = "tests" in self._phase.evidence and self._runner.filler is not None and not self._memory.model
-        return await self._workspace.find_holes(self._runner.task) if can_fill else ()
+        holes = await self._workspace.find_holes(self._runner.task) if can_fill else ()
+        return [each for each in holes if applier.is_allowed(each.path)]
 
     async def _judge(self, applier: CodeBlockApplier, hole: Hole | None) -> tuple[tuple[str, ...], bool]:
         """Keep what is the best so far. Return why the answer was refused, and whether fewer tests fail now."""

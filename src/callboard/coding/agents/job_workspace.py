@@ -313,7 +313,7 @@ class JobWorkspace:
 
     def _read(self, path: str, limit: int = MAX_FILE) -> str | None:
         try:
-            return self.workspace.files.read(path, limit).decode("utf-8")
+            return self.workspace.files.read(path, limit).decode("utf-8-sig")
         except (OSError, UnicodeDecodeError):
             return None
 

@@ -16,8 +16,8 @@ from callboard.errors import CallboardError
 if TYPE_CHECKING:
     from callboard.providers.http_model import HttpModel
 
-HOLE: Final = "\N{OBJECT REPLACEMENT CHARACTER}"
-"""The mark for what is missing."""
+HOLE: Final = "\N{OBJECT REPLACEMENT CHARACTER}missing\N{OBJECT REPLACEMENT CHARACTER}"
+"""The mark for what is missing. Users' texts may have the character alone."""
 MAX_TOKENS: Final = 64
 """Tokens of a reply without a limit of its own: a long line."""
 _MAX_ANSWER: Final = 1024 * 1024
