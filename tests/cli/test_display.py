@@ -9,6 +9,7 @@ import pytest
 from callboard.cli.approvals import Approvals
 from callboard.cli.display import Display, JobDisplay
 from callboard.coding.chat.approver import CallQuestion
+from callboard.coding.job import Notice, PhaseEnded, PromptSent
 from callboard.coding.workspace.changed_files import ChangedFile, describe_edit
 from callboard.core import (
     InvocationCanister,
@@ -20,6 +21,7 @@ from callboard.core import (
     RoundStarted,
     TextPiece,
 )
+from callboard.providers.local.fill import HOLE
 
 
 class FakeTerminal(StringIO):
@@ -106,3 +108,33 @@ async def test_a_reviewed_diff_is_not_shown_again_unless_it_was_refused(tmp_path
     assert read_screen(screen).count("+new") == 1
     display.show(describe_edit(change))
     assert (read_screen(screen).count("+new") == 2) == is_shown_again
+
+
+def show_lines(*ends):
+    """What a person sees of single lines, with the steps after each of them."""
+    out, err = StringIO(), StringIO()
+    display = JobDisplay(out, err, verbose=False, as_json=False)
+    for number, end in enumerate(ends):
+        edit = describe_edit(ChangedFile("a.py", b"a = 1\n", b"a = %d\n" % (2 + number)))
+        call = InvocationEnded(0, "1", "put_code", {"path": "a.py", "code": f"a = {2 + number}", "line": 1}, "")
+        result = ResultReady(ResultCanister((), invocation_id="1"))
+        text = TextPiece(f"a = {2 + number}")
+        for step in (PromptSent(f"{HOLE}\n"), text, call, result, edit, Notice("running the tests"), *end):
+            display.step(step)
+    return out.getvalue(), err.getvalue()
+
+
+@pytest.mark.parametrize("end", [PhaseEnded("fix", ()), Notice("kept: 1 of 2 tests still fail")])
+def test_of_single_lines_only_the_one_that_helps_is_shown(end):
+    text, lines = show_lines([], [], [end])
+    assert not text
+    assert [each for each in lines.splitlines() if each.startswith(("-a", "+a"))] == ["-a = 1", "+a = 4"]
+    assert lines.count("put_code") == 1
+    assert "running the tests" not in lines
+
+
+def test_no_single_line_is_shown_if_none_helps():
+    assert show_lines([], [PhaseEnded("fix", ("the tests do not pass",))]) == (
+        "",
+        "   missing: the tests do not pass\n",
+    )

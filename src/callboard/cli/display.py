@@ -48,6 +48,7 @@ from callboard.core import (
 )
 from callboard.errors import reply_page
 from callboard.jobs.job import DurableJob
+from callboard.providers.local.fill import HOLE
 from callboard.text.display import collapse, strip_controls
 
 _MESSAGE = 1000
@@ -298,6 +299,10 @@ class JobDisplay(Display):
         super().__init__(out, err, verbose=verbose, color=has_color(err), width=width)
         self.as_json = as_json
         self.knows_edits = True
+        self._is_fill = False
+        """Whether the model was asked for a single line. Most of these lines are tested and do not help."""
+        self._edits_of_fill: list[Step] = []
+        """The edit of such a line. The edit is shown if the line helps."""
 
     def step(self, step: Step) -> None:
         """Show a step."""
@@ -309,6 +314,20 @@ class JobDisplay(Display):
             self._out.buffer.flush()
             return
         self.activity.feed(step)
+        if isinstance(step, PromptSent):
+            self._is_fill, self._edits_of_fill = HOLE in step.text and not self._verbose, []
+        match step:
+            case Notice(text="running the tests") | TextPiece() | ReplyFailed() if self._is_fill:
+                return
+            case InvocationEnded() | FileEdited() | ResultReady() if self._is_fill:
+                self._edits_of_fill.append(step)
+                return
+            case Notice() | PhaseEnded(missing=()):
+                for edit_step in self._edits_of_fill:
+                    self._show(edit_step)
+                self._edits_of_fill = []
+            case _:
+                pass
         match step:
             case PhaseStarted(name=name, model=model):
                 self.tell(f"== {name}{f': {model}' if model else ''}", "1")
