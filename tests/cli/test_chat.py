@@ -33,11 +33,12 @@ from callboard.jobs.store import DurableStore
 from callboard.storage.directories import data_directory
 from callboard.testing import Call, FakeBackend, ScriptedModel, Silence
 
-COMMAND = (sys.executable, "-c", "from callboard.cli import main; main()", "chat")
+COMMAND = (sys.executable, "-c", "from callboard.cli import main; main()")
 ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b[=>]|\r")
 
 
 def own_terminal():
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
     fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 
 
@@ -64,6 +65,13 @@ class Terminal:
         if b"\x1b[6n" in data:
             os.write(self._master, b"\x1b[1;1R")
         self._news.set()
+        return data
+
+    def reads(self, text):
+        """Waits until this is shown once more, and lets nothing else happen in this process."""
+        count = self.text.count(text)
+        while self.text.count(text) == count:
+            assert self._read(), self.text
 
     async def sees(self, *texts):
         """Waits until these are shown, one behind the other, after what was seen before."""
@@ -90,12 +98,12 @@ class Terminal:
 
 
 @asynccontextmanager
-async def terminal(place, replies, *arguments):
+async def terminal(place, replies, *arguments, command=("chat", "--mode", "native")):
     async with FakeBackend(replies) as backend:
         master, slave = pty.openpty()
         environment = {**os.environ, "TERM": "xterm", "COLUMNS": "200", "LINES": "50"}
         process = subprocess.Popen(  # noqa: ASYNC220  # it is at once
-            [*COMMAND, "--model", "fake-model", "--mode", "native", "--base-url", backend.url, *arguments],
+            [*COMMAND, *command, "--model", "fake-model", "--base-url", backend.url, *arguments],
             cwd=place,
             stdin=slave,
             stdout=slave,
@@ -203,6 +211,7 @@ async def test_without_a_terminal_lines_are_prompts_and_nothing_is_approved(plac
     async with FakeBackend([reply_with(EDIT), "A pity.", "Hello."]) as backend:
         process = await asyncio.create_subprocess_exec(
             *COMMAND,
+            "chat",
             *("--model", "fake-model", "--mode", "native", "--base-url", backend.url),
             cwd=place,
             stdin=subprocess.PIPE,

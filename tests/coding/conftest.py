@@ -89,16 +89,20 @@ def make_request(kind, given, directory, settings, **options):
 
 
 class Nobody:
-    """Is asked, and says no."""
+    """Is asked, and says no. `messages` are what they say before each round; "" is nothing."""
 
     rules = ()
 
-    def __init__(self):
+    def __init__(self, *messages):
         self.asked = []
+        self._messages = iter(messages)
 
     async def __call__(self, invocation, why):
         self.asked.append((invocation.name, why))
         return "deny"
+
+    async def message(self):
+        return next(self._messages, "")
 
 
 @pytest.fixture(scope="session")

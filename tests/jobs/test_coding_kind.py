@@ -19,7 +19,7 @@ from callboard.coding.agents.apply_code_blocks import CodeBlockApplier
 from callboard.coding.agents.progress import read_progress
 from callboard.coding.job import ModelChanged, Notice, PhaseEnded, PhaseStarted, PromptSent, Resumed
 from callboard.configuration import load_settings
-from callboard.jobs.coding_kind import coding_kinds, host_queue, submit_request
+from callboard.jobs.coding_kind import DurableApprover, coding_kinds, host_queue, submit_request
 from callboard.jobs.database import Database
 from callboard.jobs.declared_tools import read_tools
 from callboard.jobs.segment import SegmentRunner
@@ -358,6 +358,45 @@ def test_cancelling_the_job_delivers_what_was_changed_and_the_end_of_the_process
         assert (job.state, job.output) == ("running", None)
         job, _ = run_here(place, PHASED, new_control())
         assert job.state == "completed", (job.reason, job.error)
+
+
+@pytest.mark.parametrize(("workflow", "script"), [("phased", PHASED), ("short", SHORT)])
+def test_a_stopped_job_knows_what_a_person_said(place, monkeypatch, workflow, script):
+    place.submit(workflow=workflow)
+    messages = iter(["Mind the sign."])
+
+    async def message(_):
+        return next(messages, "")
+
+    monkeypatch.setattr(DurableApprover, "message", message)
+    control = new_control()
+    rounds = 0
+
+    def model(_):
+        opened = open_scripted(script)
+        original = opened.batches
+
+        async def batches(request):
+            nonlocal rounds
+            rounds += 1
+            if rounds == 2:
+                control.task.cancel()
+                await asyncio.sleep(10)
+            async for each in original(request):
+                yield each
+
+        opened.batches = batches
+        return opened
+
+    job, items = run_here(place, script, control, open_model=model)
+    assert (job.state, job.rounds) == ("running", 1)
+    job, items = run_here(place, script, new_control())
+    assert job.state == "completed", (job.reason, job.error)
+    prompts = [each.text for each in items if isinstance(each, PromptSent)]
+    knows = ["Mind the sign." in each for each in prompts]
+    assert knows == ([False] if workflow == "phased" else []) + [True] * (len(script) if workflow == "phased" else 2)
+    progress = read_progress(items)
+    assert (progress.rounds, progress.calls, progress.missing) == (job.rounds, job.calls, ())
 
 
 def test_a_fork_starts_with_the_files_after_the_round(place):

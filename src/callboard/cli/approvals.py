@@ -1,4 +1,4 @@
-"""Ask the person at the terminal whether a call may run once, in the whole session, or always.
+"""Ask the person at the terminal whether a call may run once, in the whole session, or always; after ctrl-C, what to say.
 
 Rules: a missing terminal means no. The whole call is shown before the question, a long diff on request. Only an
 explicit answer that was typed after the question counts.
@@ -6,6 +6,7 @@ explicit answer that was typed after the question counts.
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
@@ -33,6 +34,9 @@ _ANSWERS: Final[Mapping[str, ChatAnswer | Literal["more"]]] = {
 }
 """Valid answers. After any other input the question is asked again."""
 
+_PAUSE: Final = "You can say something before the next reply. Ctrl-C again stops the job."
+_MESSAGE: Final = "Say something to the model (Enter to continue, Ctrl-C to stop):"
+
 
 class HasStatus(HasTell, Protocol):
     def hold_status(self) -> AbstractContextManager[None]: ...
@@ -47,14 +51,36 @@ class Approvals(ChatApprover):
         super().__init__(SavedApprovals(project, data / FILE), by=find_user_name(), via="terminal")
         self._display = display
         self._read_answer = ask or self._from_standard_input
+        self.can_pause = False
+        """True if ctrl-C asks for a message before the next reply, and does not stop the job."""
+        self._is_paused = False
 
     async def ask(self, question: CallQuestion) -> ChatAnswer:
         """Show the call, or an edit's diff instead of its arguments, and read the answer."""
+        can_pause, self.can_pause = self.can_pause, False
         with self._display.hold_status():
             answer = await self._ask(question)
+        self.can_pause = can_pause
         if answer not in ("reject", "nobody"):
             self._display.mark_reviewed([each.path for each in question.changes])
         return answer
+
+    def pause(self) -> bool:
+        """Handle ctrl-C by asking for a message before the next reply. Return False if ctrl-C has to stop the job."""
+        if not self.can_pause:
+            return False
+        self.can_pause, self._is_paused = False, True
+        asyncio.get_running_loop().call_soon_threadsafe(self._display.tell, _PAUSE, "33")
+        return True
+
+    async def message(self) -> str:
+        line: str | None = ""
+        if self._is_paused:
+            with self._display.hold_status():
+                while line == "":  # several lines were pasted
+                    line = await self._read_answer(_MESSAGE)
+            self.can_pause, self._is_paused = True, False
+        return (line or "").strip()
 
     async def _ask(self, question: CallQuestion) -> ChatAnswer:
         invocation, diff = question.invocation, diff_of(question.changes)

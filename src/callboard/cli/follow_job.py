@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from typing import NoReturn
 
 import typer
@@ -33,6 +34,8 @@ def follow_job(request: JobRequest, display: JobDisplay, *, resume: DurableJob |
     models = open_models(request, lambda settings: open_model(settings, display.tell, CODING_FACTS), current)
     display.await_model(models.own.name, models.own)
     approvals = Approvals(request.directory, data_directory(), display)
+    approvals.can_pause = sys.stdin.isatty() and sys.stderr.isatty() and not display.as_json
+    display.activity.hint = lambda: "Ctrl-C pauses" if approvals.can_pause else "Ctrl-C stops"
     begun: list[DurableJob] = []
 
     async def run(store: DurableStore) -> DurableJob:
@@ -51,7 +54,7 @@ def follow_job(request: JobRequest, display: JobDisplay, *, resume: DurableJob |
                 approver=approvals,
                 show=display.step,
             )
-            with cancel_on_signals() as signals:
+            with interrupt.intercept(approvals.pause), cancel_on_signals() as signals:
                 try:
                     async with display.report_silence():
                         ended = await run_direct(store, job, kind)

@@ -9,8 +9,8 @@ import asyncio
 import os
 import signal
 import threading
-from collections.abc import Callable, Coroutine
-from contextlib import suppress
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any, TypeVar
 
@@ -38,6 +38,20 @@ def run(command: Coroutine[Any, Any, T], on_cancel: Callable[[], None] = lambda:
             raise
 
     return asyncio.run(cancellable())
+
+
+@contextmanager
+def intercept(is_handled: Callable[[], bool]) -> Iterator[None]:
+    """While this is open, ctrl-C first calls `is_handled`, and does nothing else if it returns True."""
+    handler = signal.getsignal(signal.SIGINT)
+    if threading.current_thread() is not threading.main_thread() or not callable(handler):
+        yield
+        return
+    signal.signal(signal.SIGINT, lambda number, frame: None if is_handled() else handler(number, frame))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, handler)
 
 
 def _wake_at_ctrl_c() -> None:

@@ -47,6 +47,8 @@ class RunActivity:
         self._name = display(name.partition(",")[0].strip(), _MAX_NAME)
         self._prices = get_plan(model).prices
         self._clock = clock
+        self.hint: Callable[[], str] = lambda: "Ctrl-C stops"
+        """Returns what Ctrl-C does."""
         self._phase = ""
         self._round = 0
         self._replies = 0
@@ -103,7 +105,7 @@ class RunActivity:
             f"{self._tokens:,} tokens" if self._phase and self._tokens else "",
             f"${self._cost:.2f}" if self._phase and self._cost else "",
             format_clock(self._clock() - self._since),
-            "Ctrl-C stops",
+            self.hint(),
         ]
         return ", ".join([part for part in parts if part])
 

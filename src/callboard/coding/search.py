@@ -191,6 +191,7 @@ async def _start_worker(query: Query) -> Process:
         stderr=DEVNULL,
         env={},
         limit=_ANSWER,
+        start_new_session=True,  # Ctrl-C is for us
     )
     assert process.stdin is not None  # noqa: S101  # it is a pipe
     process.stdin.write(json.dumps([query.source, query.ignore_case]).encode() + b"\n")

@@ -309,6 +309,9 @@ class DurableApprover:
     def rules(self) -> list[Rule]:
         return self._saved.rules
 
+    async def message(self) -> str:
+        return ""
+
     async def __call__(self, invocation: InvocationCanister, why: str) -> Answer:
         approvals, _ = self._record.find_answers([invocation])
         if invocation.identifier in approvals:

@@ -668,6 +668,8 @@ class Nobody:
     rules = ()
     async def __call__(self, invocation, why):
         return "deny"
+    async def message(self):
+        return ""
 
 def show(step):
     if type(step).__name__ == "InvocationEnded" and step.name == "bash":

@@ -72,6 +72,9 @@ class CodeBlockPhase:
                 if not runner.rounds_left(self._phase):
                     runner.missing = runner.missing if self._best.best is None else ()
                     return
+                if prompt and (message := await runner.hear()):
+                    make_prompt, hole = await self._begin_sweep(applier), None
+                    prompt = f"{prompt}\n\n{message}" if memory.model else make_prompt()
                 conversation = await self._ask(prompt, hole, conversation)
             has_reply = False
             await self._apply(applier, hole)
@@ -86,8 +89,7 @@ class CodeBlockPhase:
                 prompt = self._best.wish if memory.model else make_prompt(wish=self._best.wish)
                 continue
             if is_better:
-                make_prompt, memory.holes_begin, self._refused = await runner.prepare(self._phase), attempts.number, ()
-                attempts.begin(attempts.number, await self._find_holes(applier))
+                make_prompt = await self._begin_sweep(applier)
             new = runner.change_model(self._phase, attempts.number - memory.fills, refused)
             if memory.model:
                 attempts.begin(attempts.number, ())
@@ -95,12 +97,20 @@ class CodeBlockPhase:
             else:
                 prompt = attempts.hole.prompt if attempts.hole else make_prompt(refused=self._refused)
 
+    async def _begin_sweep(self, applier: CodeBlockApplier) -> partial[str]:
+        """Begin again with whole functions, because the code or the task has changed; return what makes the prompts."""
+        make_prompt, number = await self._runner.prepare(self._phase), self._attempts.number
+        applier.files, applier.new_files = self._workspace.chosen_files or applier.files, self._runner.new_files
+        self._memory.holes_begin, self._refused = number, ()
+        self._attempts.begin(number, await self._find_holes(applier))
+        return make_prompt
+
     def _make_applier(self) -> CodeBlockApplier:
         runner, workspace = self._runner, self._workspace
         return CodeBlockApplier(
             workspace.workspace,
             runner.policy,
-            runner.approve,
+            runner.approver,
             files=workspace.chosen_files or workspace.files[:MAX_FILES],
             new_files=runner.new_files,
             guarded_files=workspace.tests.guarded_files,

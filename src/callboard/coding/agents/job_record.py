@@ -153,6 +153,8 @@ class JobMemory(msgspec.Struct, kw_only=True, omit_defaults=True):
     mutants: tuple[int, int] = (0, 0)
     """Of the small mistakes that were made in the code: how many the new tests notice, and how many there were."""
     models: tuple[ModelUse, ...] = ()
+    messages: tuple[str, ...] = ()
+    """Messages of a person to the model while the job ran."""
     is_delivered: bool = False
     """Whether what was changed is committed, and the job's output says so."""
     phase: PhaseMemory = msgspec.field(default_factory=PhaseMemory)

@@ -196,7 +196,7 @@ class JobRunner:
             remember=remember,
             past=past,
             policy=policy,
-            approve=self.approver,
+            approver=self.approver,
             deadline=self._deadline,
             clock=self.clock,
             emit=emit,

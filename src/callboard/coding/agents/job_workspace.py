@@ -67,6 +67,10 @@ class Approver(Protocol):
 
     async def __call__(self, invocation: InvocationCanister, why: str) -> Answer: ...
 
+    async def message(self) -> str:
+        """Return what the person says to the model now, "" for nothing."""
+        ...
+
 
 class JobPolicy(Policy):
     """The policy of a job in the tree `root`. An answer counts from the next call on."""

@@ -28,7 +28,7 @@ from callboard.coding.agents.deliver import format_findings, strip_code
 from callboard.coding.agents.job_models import JobModels
 from callboard.coding.agents.job_record import JobLeft, JobMemory, JobRecord, PhaseMemory, open_phase_span
 from callboard.coding.agents.job_request import JobRequest
-from callboard.coding.agents.job_workspace import JobWorkspace
+from callboard.coding.agents.job_workspace import Approver, JobWorkspace
 from callboard.coding.agents.phases import Facts, Phase, find_unread_commands, missing_evidence, refusal
 from callboard.coding.agents.progress import Progress, last_answer
 from callboard.coding.agents.prompts import instructions, is_test_file, phase_prompt, take_over_prompt
@@ -45,7 +45,6 @@ from callboard.coding.job import (
 )
 from callboard.configuration.skills import describe_skills
 from callboard.core import (
-    Approve,
     Canister,
     Controls,
     InvocationCanister,
@@ -100,8 +99,8 @@ class PhaseRunner:
     past: Progress
     """How far the job came in earlier processes."""
     policy: Policy
-    approve: Approve
-    """Asked where the policy says so."""
+    approver: Approver
+    """Asked where the policy says so, and before each round whether the person says something."""
     deadline: datetime
     """When the job has to end."""
     clock: Callable[[], datetime]
@@ -109,6 +108,7 @@ class PhaseRunner:
     """Gets each step as it happens."""
 
     def __post_init__(self) -> None:
+        self.task = "\n\n".join([self.task, *self.memory.messages])
         self.phase = ""
         """The name of the phase that runs, or ran last."""
         self.missing: tuple[str, ...] = ()
@@ -133,6 +133,10 @@ class PhaseRunner:
         """Whether the next reply is a single line."""
         self._stuck = ""
         """Why the last run was stopped before its end."""
+        self._hears = True
+        """Whether a message of the person ends a run."""
+        self._message = ""
+        """What the person said, which ended the last run."""
         self._nested = self.workspace.nested_instructions()
         self.failure = ""
         """Why the stronger model could not be asked."""
@@ -179,7 +183,7 @@ class PhaseRunner:
         past = self.past if self.past.phase == phase.name else Progress()
         self._nested = self.workspace.nested_instructions()
         self.phase, self.why, self.facts = phase.name, "", Facts(has_tools=bool(phase.tools))
-        self.is_filling = False
+        self.is_filling, self._hears = False, not phase.code_blocks
         self._rounds_before = past.rounds_before if past.phase else self.rounds
         if self.memory.phase.name != phase.name:
             self.memory.phase = PhaseMemory(name=phase.name)
@@ -215,6 +219,10 @@ class PhaseRunner:
                 if self.pending:
                     return
             has_reply, checks = False, checks + 1
+            if self._message:  # the model claimed nothing
+                prompt, self._message = self._message, ""
+                memory.checks, memory.checks_before, memory.refusals = checks, memory.checks_before + 1, 0
+                continue
             await self.check_evidence(phase)
             self.missing += find_unread_commands(self.facts.answer) if self.missing else ()
             if self.is_over() and not (self._stuck and self.clock() < self.deadline):
@@ -224,6 +232,13 @@ class PhaseRunner:
             if is_refused and memory.refusals:
                 return
             window = self.context_window()
+
+    async def hear(self) -> str:
+        """Return what the person says now, "" for nothing. The task of later prompts includes it."""
+        if message := await self.approver.message():
+            self.memory.messages += (message,)
+            self.task += f"\n\n{message}"
+        return message
 
     async def _count_refusals(self, checks: int) -> int:
         """Return how many claims in a row were refused without a change in between; `checks` counts all claims."""
@@ -383,6 +398,9 @@ class PhaseRunner:
                     if failed_calls.why and self._may_escalate:
                         self._stuck = failed_calls.why
                         break
+                    self._message = await self.hear() if self._hears else ""
+                    if self._message:
+                        break
                     await self._keep_state()
                     if self.record.should_leave():
                         raise JobLeft
@@ -391,7 +409,7 @@ class PhaseRunner:
                 if run.failure is not None and not self._may_fail and self.record.should_wait(run.failure):
                     raise JobLeft
         result = run.result
-        if self._stuck:
+        if self._stuck or self._message:
             self.emit(RunEnded(result.state, result.text, result.usage, result.cost))
         self._count(result)
         if run.failure is not None and not (self._may_fail and isinstance(run.failure, ProviderError)):
@@ -416,7 +434,7 @@ class PhaseRunner:
         before = uses.get(name, ModelUse(name, 0, 0.0))
         cost = None if before.cost is None or result.cost is None else before.cost + result.cost
         # A run that was stopped did not send its last request.
-        uses[name] = ModelUse(name, before.rounds + result.rounds - bool(self._stuck), cost)
+        uses[name] = ModelUse(name, before.rounds + result.rounds - bool(self._stuck or self._message), cost)
         self.memory.models = tuple(uses.values())
 
     def _take_findings(self, findings: list[Finding]) -> None:
@@ -473,7 +491,7 @@ class PhaseRunner:
                 cost=None if budget is None else budget - self._spent,
             ),
             policy=self.policy,
-            approve=self.approve,
+            approve=self.approver,
             after_call=self._after_call,
             clock=self.clock,
             answer_after="model",

@@ -137,6 +137,10 @@ class ChatApprover(ABC):
         self._earlier.note(invocation, allowed)
         return allowed
 
+    async def message(self) -> str:
+        """Return what the person says to the model of a job now, "" for nothing."""
+        return ""
+
     @abstractmethod
     async def ask(self, question: CallQuestion) -> ChatAnswer:
         """Show all of the call, and read the answer."""
