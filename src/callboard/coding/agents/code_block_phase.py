@@ -201,6 +201,6 @@ class CodeBlockPhase:
             runner.has_changed = True
             self._workspace.tests.mark_changed()
             await runner.check_evidence(self._phase)
-            if runner.missing:
+            if runner.missing and not runner.is_filling:  # no prompt shows why a line was refused
                 runner.missing += await self._workspace.new_findings(applier.changed_files)
         return bool(runner.pending) or not runner.missing
