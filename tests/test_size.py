@@ -9,14 +9,14 @@ from pathlib import Path
 PACKAGE = Path(__file__).parents[1] / "src/callboard"
 BUDGETS = {
     "servers": 17_859,
-    "coding": 15_225,
-    "cli": 9_195,
-    "wires": 9_036,
-    "jobs": 7_432,
+    "coding": 15_337,
+    "cli": 9_259,
+    "wires": 8_846,
+    "jobs": 7_435,
     "dialects": 6_530,
     "providers": 5_134,
-    "mcp": 3_820,
-    "evaluation": 3_587,
+    "mcp": 3_812,
+    "evaluation": 3_529,
     "sandbox": 3_200,
     "agent": 2_507,
     "tools": 2_370,
@@ -35,8 +35,8 @@ BUDGETS = {
     "root": 393,
 }
 """Lines of each room, and of the modules beside the rooms ("root")."""
-FILES = 552
-TEST_LINES = 98_292
+FILES = 553
+TEST_LINES = 98_583
 
 
 def count_lines(folder):
