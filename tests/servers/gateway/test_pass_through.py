@@ -486,9 +486,12 @@ def test_a_reply_means_what_it_means_by_the_long_way(data, places, has_tools):
     chunks = cut(data, places)
     passed, ends = pass_on("chat", chunks, has_tools=has_tools)
     expected, expected_ends = answer_of("chat", decoded("chat"), chunks)
-    assert facts(read("chat", passed)) == facts(read("chat", expected))
     assert ends == expected_ends
-    assert passed.count(b"data: [DONE]") == passed.startswith(b"data: ")
+    if passed.startswith(b"data: "):
+        assert facts(read("chat", passed)) == facts(read("chat", expected))
+        assert passed.count(b"data: [DONE]") == 1
+    else:  # a failure with the first token is an answer without a stream, which the long way may have begun
+        assert facts(read("chat", passed)) == ("", "", [], ["failed"])
 
 
 @pytest.mark.parametrize("choice", ['"message": {"content": "Hi"}', '\ndata: "delta": {"content":\ndata: "Hi"}'])
