@@ -34,7 +34,7 @@ class Turn(msgspec.Struct):
 
 Step: TypeAlias = Turn | core.UserCanister | core.SupervisorCanister | core.DocumentCanister | core.ResultCanister
 """A turn, or a canister outside of one; such a result answers no invocation."""
-_REPLY = (core.AssistantCanister, core.InvocationCanister)
+_REPLY = (core.InvocationCanister, core.AssistantCanister)
 
 
 def group_turns(canisters: Sequence[core.Canister]) -> list[Step]:
@@ -46,7 +46,11 @@ def group_turns(canisters: Sequence[core.Canister]) -> list[Step]:
     steps: list[Step] = []
     turn: Turn | None = None
     for index, canister in enumerate(canisters):
-        if isinstance(canister, _REPLY):
+        if isinstance(canister, core.ResultCanister):
+            turn = None
+            if index in orphans:
+                steps.append(canister)
+        elif isinstance(canister, _REPLY):
             if turn is None:
                 turn = Turn()
                 steps.append(turn)
@@ -55,9 +59,8 @@ def group_turns(canisters: Sequence[core.Canister]) -> list[Step]:
                 turn.invocations.append(canister)
                 result = answers.get(index)
                 turn.results.append(result or core.ResultCanister(contents(NOT_RUN), invocation_id=canister.identifier))
-            continue
-        turn = None
-        if not isinstance(canister, core.ResultCanister) or index in orphans:
+        else:
+            turn = None
             steps.append(canister)
     return steps
 
@@ -71,23 +74,22 @@ def _match_results(canisters: Sequence[core.Canister]) -> tuple[dict[int, core.R
     """The result of each invocation by the invocation's index, and the indices of results that answer none."""
     answers: dict[int, core.ResultCanister] = {}
     orphans: set[int] = set()
-    turn = 0
-    waiting: dict[str, tuple[int, deque[int]]] = {}
+    turn_start = 0
+    waiting: dict[str, deque[int]] = {}
     for index, canister in enumerate(canisters):
         if isinstance(canister, core.InvocationCanister):
             calls = waiting.get(canister.identifier)
-            if calls is None or calls[0] != turn:
-                calls = waiting[canister.identifier] = turn, deque()
-            calls[1].append(index)
+            if not calls or calls[0] < turn_start:
+                calls = waiting[canister.identifier] = deque()
+            calls.append(index)
         elif isinstance(canister, core.ResultCanister):
-            turn += 1
-            calls = waiting.get(canister.invocation_id)
-            if calls is not None and calls[1]:
-                answers[calls[1].popleft()] = canister
+            turn_start = index + 1
+            if calls := waiting.get(canister.invocation_id):
+                answers[calls.popleft()] = canister
             else:
                 orphans.add(index)
         elif not isinstance(canister, core.AssistantCanister):
-            turn += 1
+            turn_start = index + 1
     return answers, orphans
 
 
