@@ -111,7 +111,7 @@ class StreamDecoder(BaseStreamDecoder[Frame]):
             return self._decode_delta(index, frame.delta)
         if self._over:
             return []
-        if frame.type == "error" or (frame.error and frame.type not in _KNOWN):
+        if frame.type == "error" or (frame.error and string(frame.type) not in _KNOWN):
             return self._fail(read_error(frame.error, payload[:EXCERPT]))
         if frame.usage is not None:
             self._count(frame.usage)
