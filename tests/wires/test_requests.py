@@ -7,6 +7,7 @@ bodies that are no request, and the path that the error names. `judge` names the
 
 from __future__ import annotations
 
+import copy
 import json
 from pathlib import Path
 
@@ -55,6 +56,13 @@ def test_what_clients_send(row, request_judges):
         assert (body, encoded.names, encoded.dropped) == (row["back"], {}, ())
     if "judge" in row:
         request_judges[row["judge"]](row.get("back", row["body"]))
+
+
+@table("row", DECODED)
+def test_a_request_can_be_kept_as_json_and_copied(row):
+    request = decode(row["wire"], row["body"])
+    kept = msgspec.json.decode(msgspec.json.encode(request), type=core.Request)
+    assert kept.tools == copy.deepcopy(request).tools == request.tools
 
 
 @table("row", ENCODED)

@@ -229,7 +229,9 @@ def _decode_tools(tools: list[FunctionTool], body: Mapping[str, Any]) -> tuple[c
 def _decode_custom_tool(tool: Custom) -> core.ToolDeclaration:
     grammar = tool.format.grammar if tool.format else None
     form = None if grammar is None else {"type": "grammar", "syntax": grammar.syntax, "definition": grammar.definition}
-    return core.ToolDeclaration(tool.name, tool.description or "", core.CUSTOM_SCHEMA, kind="custom", grammar=form)
+    return core.ToolDeclaration(
+        tool.name, tool.description or "", dict(core.CUSTOM_SCHEMA), kind="custom", grammar=form
+    )
 
 
 def _decode_choice(choice: Literal["auto", "none", "required"] | NamedChoice) -> core.ToolChoice:

@@ -209,7 +209,7 @@ class ToolDecoder:
                 custom = read_shape(definition, CustomTool, path, "a custom tool")
                 form = custom.format if custom.format and custom.format.get("type") != "text" else None
                 fields = {"kind": "custom", "grammar": form, "extra": _extra(definition, CustomTool)}
-                self._add(custom.name, custom.description, core.CUSTOM_SCHEMA, space, **fields)
+                self._add(custom.name, custom.description, dict(core.CUSTOM_SCHEMA), space, **fields)
             case "namespace":
                 named = read_shape(tool, NamespaceTool, path, "a namespace")
                 if named.description:
