@@ -75,3 +75,9 @@ def test_what_is_listed_means_the_same(said):
     assert len({item["id"] for item in items}) == len(items)
     one, other = (decode_request({"model": "m", "input": given}).canisters for given in (said, items))
     assert one == other
+
+
+def test_only_the_role_assistant_lists_a_text_as_output():
+    said = [{"role": role, "content": "hi"} for role in ("assistant", "user", ["assistant"], None)]
+    parts = [part["type"] for item in complete_items(said, "1") for part in item["content"]]
+    assert parts == ["output_text", "input_text", "input_text", "input_text"]
