@@ -229,7 +229,7 @@ class StreamDecoder(BaseStreamDecoder[tuple[Chunk, _Fields | None]]):
         return [core.ReplyExtra("chat", fields, choice, message)] if fields or choice or message else []
 
     def _finish(self, why: core.Why) -> list[core.Event]:
-        """A reply without a finish_reason is whole where its usage or `[DONE]` came after its content; else it was cut."""
+        """A reply without a finish_reason is whole if its usage or `[DONE]` came after its content. Otherwise it was cut."""
         if self._reason is not None:
             calls = self._calls.close("none" if why in CUT else "objects", why)
             return self._note_incomplete(calls) + self._end(self._reason)

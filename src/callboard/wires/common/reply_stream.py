@@ -4,8 +4,8 @@ Laws of a decoder: ReplyStarted first and once; one terminal event last, after t
 an exception for what a backend sent. A reply has ended only where its backend says so, and one with a call that was
 cut off does not end as whole.
 
-Encoders send one kind of Note: the reason of an incomplete reply. They cannot send a retry: where one may come, hold
-the events until the reply has ended.
+An encoder sends only one kind of Note: the reason of an incomplete reply. An encoder cannot send a retry. If a retry may
+come, hold the events until the reply has ended.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ class BaseStreamDecoder(Generic[Payload]):
 
     @abstractmethod
     def _finish(self, why: core.Why) -> list[core.Event]:
-        """The end of a reply whose stream ended before it did."""
+        """Return the last events of a reply whose stream ended without a terminal event."""
 
     @abstractmethod
     def _done(self) -> list[core.Event]:

@@ -48,7 +48,7 @@ class ReplyParts:
         """The names of calls that have not ended."""
         self.usage: core.Usage | None = None
         self.signature = ""
-        """The signature that waits for its part."""
+        """The signature of the next part."""
 
     @property
     def malformed(self) -> str:
@@ -116,7 +116,7 @@ def _describe_call(name: str, raw: str = "") -> str:
 
 
 def _last_chunk(content: list[dict[str, Any]], terminal: core.ReplyEnded, parts: ReplyParts) -> dict[str, Any]:
-    """The chunk with the end of a reply, and a part in any case: without one the official client refuses the chunk."""
+    """Return the chunk that ends a reply. The official client refuses a chunk without parts, so there is always a part."""
     is_malformed = parts.malformed and terminal.reason in {"stop", "invocations"}
     reason = MALFORMED_CALL if is_malformed else _REASONS[terminal.reason]
     message = {"finishMessage": parts.message} if parts.message else {}

@@ -171,7 +171,7 @@ def _document(block: dict[str, Any], path: str) -> core.Content:
 def _source_fields(
     source: schema.Base64Source | schema.UrlSource | schema.FileSource, block: dict[str, Any], path: str
 ) -> dict[str, Any]:
-    """The fields of the content that a picture's or a file's source stands for."""
+    """Return the fields of a picture's or a file's content, from the source of its block."""
     extra = decode_extra(block)
     match source:
         case schema.Base64Source(media_type=mime_type, data=data):

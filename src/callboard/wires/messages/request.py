@@ -61,7 +61,7 @@ def decode_messages(
 
 
 def _decode_block(block: dict[str, Any], path: str, role: str, model: str) -> Any:
-    """The canister of a block, or its content, which belongs to the canister of its neighbours."""
+    """Return the canister of a block. If the block is only content, return the content."""
     match role, block.get("type"):
         case "user", "tool_result":
             return _result(block, path)
