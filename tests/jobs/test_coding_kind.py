@@ -337,7 +337,7 @@ def test_cancelling_the_job_delivers_what_was_changed_and_the_end_of_the_process
             if any("Replaced" in getattr(each, "text", "") for each in request.canisters):
                 control.cancel_requested = requested
                 control.task.cancel()
-                await asyncio.sleep(10)
+                await asyncio.sleep(0)
             async for each in original(request):
                 yield each
 
@@ -381,7 +381,7 @@ def test_a_stopped_job_knows_what_a_person_said(place, monkeypatch, workflow, sc
             rounds += 1
             if rounds == 2:
                 control.task.cancel()
-                await asyncio.sleep(10)
+                await asyncio.sleep(0)
             async for each in original(request):
                 yield each
 
