@@ -12,7 +12,7 @@ from typing import Any, Final
 from uvicorn.protocols.http.auto import AutoHTTPProtocol
 
 _MAX_BYTES: Final = 64 * 1024
-"""Maximum bytes to hold. The transport must see more at once, because it stops senders that are too fast."""
+"""Maximum bytes to hold. Without a limit, the transport could not pause a writer that is faster than its client."""
 
 
 class JoinedWrites:

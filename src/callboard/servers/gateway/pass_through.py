@@ -65,7 +65,7 @@ class _Format(msgspec.Struct, frozen=True):
     odd: re.Pattern[str] = _NEVER
     """Finds fields that the long way renames, text that it joins, and calls that it repairs."""
     odd_frame: re.Pattern[str] = _NEVER
-    """The same for a frame: also finds a whole message, which the long way splits."""
+    """Finds these in a frame, and a whole message, which the long way splits."""
     has_names: bool = True
     """True if each frame has the name of its event."""
     ends_with_usage: bool = True
