@@ -8,7 +8,8 @@ usage: python -m bench.agents [--agent AGENT] [the options of evals.run]
     aider                   with whole files as edits, and the tests after each edit
 
 llama.cpp serves the model with the same settings for all: once for the peers, and by callboard's command for itself.
-The run sets no temperature: each agent has its own. All have the same limits of seconds, and of replies if they have one: aider has its own.
+The run sets no temperature: each agent has its own. All have the same limits of seconds, and of replies if they have
+one: aider has its own.
 Peers run in bubblewrap. Without it, or without their environment, the others are measured alone.
 """
 

@@ -3,7 +3,7 @@
 import asyncio
 import signal
 from functools import partial
-from itertools import pairwise
+from itertools import count, pairwise
 from types import SimpleNamespace
 
 import pytest
@@ -248,6 +248,26 @@ def test_a_call_that_wants_approval_waits_for_an_answer(place, workflow, script,
         assert place.repository.git("show", f"{job.output['branch']}:trace.txt") == "once\n"
 
 
+def open_cancelled(script, control, is_time):
+    """Return what opens a model that cancels the task of the job instead of the reply to a request."""
+
+    def model(_):
+        opened = open_scripted(script)
+        original = opened.batches
+
+        async def batches(request):
+            if is_time(request):
+                control.task.cancel()
+                await asyncio.Event().wait()
+            async for each in original(request):
+                yield each
+
+        opened.batches = batches
+        return opened
+
+    return model
+
+
 def run_here(place, script, control, then=lambda: None, open_model=None):
     """Return a function that runs one segment in this process."""
 
@@ -329,21 +349,12 @@ def test_cancelling_the_job_delivers_what_was_changed_and_the_end_of_the_process
     place.submit()
     control = new_control()
 
-    def model(_):
-        opened = open_scripted({**PHASED, "fix": [EDIT, TRACE]})
-        original = opened.batches
+    def is_edited(request):
+        found = any("Replaced" in getattr(each, "text", "") for each in request.canisters)
+        control.cancel_requested = found and requested
+        return found
 
-        async def batches(request):
-            if any("Replaced" in getattr(each, "text", "") for each in request.canisters):
-                control.cancel_requested = requested
-                control.task.cancel()
-                await asyncio.sleep(0)
-            async for each in original(request):
-                yield each
-
-        opened.batches = batches
-        return opened
-
+    model = open_cancelled({**PHASED, "fix": [EDIT, TRACE]}, control, is_edited)
     job, _ = run_here(place, PHASED, control, open_model=model)
     if requested:
         assert job.state == "cancelled"
@@ -370,24 +381,8 @@ def test_a_stopped_job_knows_what_a_person_said(place, monkeypatch, workflow, sc
 
     monkeypatch.setattr(DurableApprover, "message", message)
     control = new_control()
-    rounds = 0
-
-    def model(_):
-        opened = open_scripted(script)
-        original = opened.batches
-
-        async def batches(request):
-            nonlocal rounds
-            rounds += 1
-            if rounds == 2:
-                control.task.cancel()
-                await asyncio.sleep(0)
-            async for each in original(request):
-                yield each
-
-        opened.batches = batches
-        return opened
-
+    requests = count(1)
+    model = open_cancelled(script, control, lambda _: next(requests) == 2)
     job, items = run_here(place, script, control, open_model=model)
     assert (job.state, job.rounds) == ("running", 1)
     job, items = run_here(place, script, new_control())

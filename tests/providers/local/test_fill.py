@@ -53,6 +53,15 @@ def test_an_empty_line_is_a_reply():
 
 def test_a_model_without_this_form_fails():
     error = {"error": {"code": 501, "message": "Infill is not supported by this model"}}
-    for events in (ask(error, 501)[1], ask({"other": 1})[1]):
-        assert isinstance(events[-1], core.ReplyFailed)
-        assert "cannot write what is missing" in events[-1].message
+    for given, why in ((error, "Infill is not supported"), ({"other": 1}, "no text"), ({"content": 1}, "content")):
+        (failed,) = ask(given, 501)[1]
+        assert isinstance(failed, core.ReplyFailed)
+        assert "cannot write what is missing" in failed.message
+        assert why in failed.message
+
+
+def test_a_reply_has_a_span(telemetry):
+    told = telemetry()
+    ask({"content": "return a + b", "tokens_evaluated": 12, "tokens_predicted": 5})
+    (span,) = told.spans
+    assert (span.name, span.attributes["gen_ai.usage.output_tokens"]) == ("chat fake-model", 5)

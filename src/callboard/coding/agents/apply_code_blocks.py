@@ -56,7 +56,7 @@ MAX_COMPARED: Final = 4000
 def put_code(
     context: Context,
     path: FilePath,
-    code: Annotated[str, "Whole functions or classes, the whole file, or what stands in the place of a line"],
+    code: Annotated[str, "Whole functions or classes, the whole file, or one line"],
     line: Annotated[int, "The number of the line that the code replaces, 0 for none"] = 0,
 ) -> str:
     """Puts functions, classes and tests in the place of those of the same names in a file; what is new comes behind."""
@@ -71,8 +71,9 @@ def put_code(
                 else normalize_newlines(code)
             )
             return str(write_file.function(context, path, whole))
+        names: Sequence[str] = (f"line {line}",)
         if line:
-            text, names = _replace_line(opened.file.text, line, normalize_newlines(code))
+            text = _replace_line(opened.file.text, line, normalize_newlines(code))
             if find_syntax_error(text, path) and not find_syntax_error(opened.file.text, path):
                 raise EditRefused(f"with this line, {escape(path)} does not parse")
         else:
@@ -81,12 +82,12 @@ def put_code(
     return f"Put {', '.join(names)} into {escape(path)}:\n{shown}"
 
 
-def _replace_line(text: str, number: int, code: str) -> tuple[str, tuple[str, ...]]:
-    """Return the text with this code, indented as the line was, in the place of a line, and a name for the code."""
+def _replace_line(text: str, number: int, code: str) -> str:
+    """Return the text with this code instead of a line, indented as the line was."""
     lines = text.split("\n")
     line = lines[number - 1]
     lines[number - 1] = line[: len(line) - len(line.lstrip())] + code
-    return "\n".join(lines), (f"line {number}",)
+    return "\n".join(lines)
 
 
 def _diff_spans(old: list[str], new: list[str]) -> tuple[Span, ...]:

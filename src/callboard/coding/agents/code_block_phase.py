@@ -73,7 +73,7 @@ class CodeBlockPhase:
                     runner.missing = runner.missing if self._best.best is None else ()
                     return
                 if prompt and (message := await runner.hear()):
-                    make_prompt, hole = await self._begin_sweep(applier), None
+                    make_prompt, hole = await self._begin_again(applier), None
                     prompt = f"{prompt}\n\n{message}" if memory.model else make_prompt()
                 conversation = await self._ask(prompt, hole, conversation)
             has_reply = False
@@ -89,7 +89,7 @@ class CodeBlockPhase:
                 prompt = self._best.wish if memory.model else make_prompt(wish=self._best.wish)
                 continue
             if is_better:
-                make_prompt = await self._begin_sweep(applier)
+                make_prompt = await self._begin_again(applier)
             new = runner.change_model(self._phase, attempts.number - memory.fills, refused)
             if memory.model:
                 attempts.begin(attempts.number, ())
@@ -97,10 +97,11 @@ class CodeBlockPhase:
             else:
                 prompt = attempts.hole.prompt if attempts.hole else make_prompt(refused=self._refused)
 
-    async def _begin_sweep(self, applier: CodeBlockApplier) -> partial[str]:
+    async def _begin_again(self, applier: CodeBlockApplier) -> partial[str]:
         """Begin again with whole functions, because the code or the task has changed; return what makes the prompts."""
         make_prompt, number = await self._runner.prepare(self._phase), self._attempts.number
         applier.files, applier.new_files = self._workspace.chosen_files or applier.files, self._runner.new_files
+        self._best.task = self._runner.task
         self._memory.holes_begin, self._refused = number, ()
         self._attempts.begin(number, await self._find_holes(applier))
         return make_prompt

@@ -123,7 +123,7 @@ def make_mutants(text: str, path: str, lines: Iterable[range], limit: int) -> li
 
 
 def find_code_lines(text: str, path: str) -> list[int]:
-    """Return the numbers of the lines, from 1, on which a word of code stands; none if the language is not known here."""
+    """Return the numbers of the lines, from 1, that have a word of code; none if the language is not known here."""
     language = find_language(path)
     pattern = _TOKENS.get(language.name) if language is not None else None
     starts = [0, *(match.end() for match in re.finditer("\n", text))]

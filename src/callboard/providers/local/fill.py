@@ -12,6 +12,8 @@ import msgspec
 
 from callboard import core
 from callboard.errors import CallboardError
+from callboard.providers.inference_span import InferenceSpan
+from callboard.telemetry import switch
 
 if TYPE_CHECKING:
     from callboard.providers.http_model import HttpModel
@@ -23,8 +25,13 @@ MAX_TOKENS: Final = 64
 _MAX_ANSWER: Final = 1024 * 1024
 
 
+class _Refusal(msgspec.Struct, frozen=True):
+    message: str
+
+
 class _Answer(msgspec.Struct):
-    content: str
+    content: str | None = None
+    error: _Refusal = _Refusal("the answer has no text")
     tokens_evaluated: int = 0
     tokens_predicted: int = 0
 
@@ -48,6 +55,20 @@ class FillModel:
 
     async def batches(self, request: core.Request, /) -> AsyncGenerator[list[core.Event]]:
         """Yield the reply as one batch; an empty one is the end of a line."""
+        span = InferenceSpan(self._model, request) if switch.recorder is not None else None
+        try:
+            events = await self._reply(request)
+            if span is not None:
+                span.feed(events)
+            yield events
+        finally:
+            if span is not None:
+                span.end()
+
+    async def aclose(self) -> None:
+        """Do nothing: the connections are the other model's."""
+
+    async def _reply(self, request: core.Request) -> list[core.Event]:
         messages = [each.text for each in request.canisters if isinstance(each, core.UserCanister)]
         before, _, after = next((each for each in reversed(messages) if HOLE in each), "").partition(HOLE)
         controls = request.controls
@@ -63,17 +84,15 @@ class FillModel:
             await model.start_server()
             url = f"{model.base_url.removesuffix('/v1')}/infill"
             async with model.transport.post(url, headers=model.headers, body=msgspec.json.encode(body)) as response:
-                content = await response.read(_MAX_ANSWER)
-                answer = msgspec.json.decode(content, type=_Answer)
+                answer = msgspec.json.decode(await response.read(_MAX_ANSWER), type=_Answer)
         except (CallboardError, msgspec.MsgspecError) as error:
-            yield [core.ReplyFailed("provider", "infill", f"the model cannot write what is missing: {error}")]
-            return
-        yield [
+            answer = _Answer(error=_Refusal(str(error)))
+        if answer.content is None:
+            why = f"the model cannot write what is missing: {answer.error.message}"
+            return [core.ReplyFailed("provider", "infill", why)]
+        return [
             core.ReplyStarted(model=self.name),
             core.TextPiece(answer.content or "\n"),
             core.Usage(input=answer.tokens_evaluated, output=answer.tokens_predicted),
             core.ReplyEnded("stop"),
         ]
-
-    async def aclose(self) -> None:
-        """Do nothing: the connections are the other model's."""
