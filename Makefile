@@ -292,10 +292,13 @@ $(EVALS)/.installed: evals/requirements.txt
 	@$(EVALS)/bin/python -m pip --disable-pip-version-check install --quiet --no-deps --only-binary :all: --requirement evals/requirements.txt
 	@touch $@
 
+# The local models that OPTIONS name, else both.
+CODERS = $(or $(patsubst local:%,%,$(filter local:%,$(OPTIONS))),qwen2.5-coder-0.5b qwen2.5-coder-1.5b)
+
 # make eval-agents  small tasks for the coding agents, with the local models (hours; OPTIONS="--name python/" takes some)
 eval-agents: $(INSTALLED) $(EVALS)/.installed
 	$(BIN)/python -m evals.validate
-	@for model in qwen2.5-coder-0.5b qwen2.5-coder-1.5b; do $(BIN)/callboard models pull $$model > /dev/null; done
+	@for model in $(CODERS); do $(BIN)/callboard models pull $$model > /dev/null; done
 	$(BIN)/python -m evals.run $(OPTIONS)
 
 $(AIDER)/.installed: bench/aider.txt
@@ -308,7 +311,7 @@ $(AIDER)/.installed: bench/aider.txt
 bench-agents: $(INSTALLED)
 	@$(MAKE) --silent --no-print-directory $(EVALS)/.installed || echo "[peers] mini-swe-agent is not available: measured without it"
 	@$(MAKE) --silent --no-print-directory $(AIDER)/.installed || echo "[peers] aider is not available: measured without it"
-	@for model in qwen2.5-coder-0.5b qwen2.5-coder-1.5b; do $(BIN)/callboard models pull $$model > /dev/null; done
+	@for model in $(CODERS); do $(BIN)/callboard models pull $$model > /dev/null; done
 	$(BIN)/python -m bench.agents $(OPTIONS)
 
 $(FUZZER)/.installed: pyproject.toml requirements.lock fuzz/atheris.txt
