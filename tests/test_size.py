@@ -9,12 +9,12 @@ from pathlib import Path
 PACKAGE = Path(__file__).parents[1] / "src/callboard"
 BUDGETS = {
     "servers": 17_859,
-    "coding": 15_337,
+    "coding": 15_339,
     "cli": 9_259,
-    "wires": 8_846,
+    "wires": 8_850,
     "jobs": 7_435,
     "dialects": 6_530,
-    "providers": 5_134,
+    "providers": 5_153,
     "mcp": 3_812,
     "evaluation": 3_529,
     "sandbox": 3_200,
@@ -36,7 +36,7 @@ BUDGETS = {
 }
 """Lines of each room, and of the modules beside the rooms ("root")."""
 FILES = 553
-TEST_LINES = 98_583
+TEST_LINES = 98_604
 
 
 def count_lines(folder):
