@@ -39,12 +39,13 @@ COMMANDS: dict[Kind, tuple[str, str]] = {
 """The command of each kind, and the option that takes the task."""
 
 
-def callboard(task: Task, model: str, place: Place, limits: Limits) -> Handed:
-    """Run our command in the repository."""
+def callboard(task: Task, model: str, place: Place, limits: Limits, escalate: str = "") -> Handed:
+    """Run our command in the repository; the model `escalate` takes over if the other one is stuck."""
     command, option = COMMANDS[task.kind]
     given = task.branch if task.kind == "review" else task.description
     script = str(Path(sys.executable).with_name("callboard"))
     arguments = [command, option, given, "--model", model, "--max-rounds", str(limits.rounds), "--json"]
+    arguments += ["--escalate", escalate] if escalate else []
     log = place.home / "callboard.jsonl"
     reason = run_agent([script, *arguments], place.fixture.root, _environment(place, limits), log, limits)
     job = last_job(log.read_text("utf-8", "replace"))
@@ -227,13 +228,17 @@ def line(result: Result) -> str:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options(parser)
+    parser.add_argument(
+        "--escalate", default="", metavar="MODEL", help="a stronger model, for what the model cannot do"
+    )
     given = parser.parse_args()
+    agent = partial(callboard, escalate=given.escalate)
 
     def tries() -> Iterator[Callable[..., Result]]:
         for model in models(given):
             for task in chosen(given):
                 for _ in range(given.tries):
-                    yield partial(attempt, task, "callboard", callboard, model)
+                    yield partial(attempt, task, "callboard", agent, model)
 
     table(each_try(given, tries()))
     return 0

@@ -7,8 +7,8 @@ import pytest
 from callboard.core import InvocationEnded, InvocationStarted, ReplyEnded, ReplyStarted, TextPiece
 from callboard.testing import Call
 
-CODE = "def add(a, b):\n    return a - b\n"
-EDIT = Call("file", {"action": "replace", "path": "calc.py", "old": "a - b", "new": "a + b"})
+CODE = "def add(a, b):\n    return a ^ b\n"
+EDIT = Call("file", {"action": "replace", "path": "calc.py", "old": "a ^ b", "new": "a + b"})
 READ = Call("file", {"action": "read", "path": "calc.py"})
 
 

@@ -130,7 +130,7 @@ async def test_a_conversation_at_a_terminal(place):
         await shown.sees("access: edit", "edit>")
         shown.types("mend add\ry\r")  # what was typed before the question is no answer to it
         await shown.sees(
-            "I shall mend it.", "-    return a - b", "+    return a + b", "Edit calc.py? +1 \N{MINUS SIGN}1", "[y]es"
+            "I shall mend it.", "-    return a ^ b", "+    return a + b", "Edit calc.py? +1 \N{MINUS SIGN}1", "[y]es"
         )
         assert (place / "calc.py").read_text() == CODE
         shown.types("y\r")

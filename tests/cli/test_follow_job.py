@@ -33,5 +33,5 @@ async def test_one_ctrl_c_is_to_say_something_and_two_stop(place, at):
         first, second = [each.body["messages"] for each in shown.backend.requests]
     assert second[: len(first)] == first
     result, message = [each["content"] for each in second[-2:]]
-    assert "return a - b" in result
+    assert "return a ^ b" in result
     assert message == "Look at the sign."

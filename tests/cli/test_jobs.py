@@ -158,7 +158,7 @@ def test_jobs_are_listed_shown_replayed_and_undone(there, repository, tmp_path):
         "Edited calc.py +1 \N{MINUS SIGN}1",
         "@@ -1,2 +1,2 @@",
         " def add(a, b):",
-        "-    return a - b",
+        "-    return a ^ b",
         "+    return a + b",
     ]
     assert "\n".join(edit) in again.err
@@ -200,7 +200,7 @@ def test_settings_may_ask_for_all_that_happens(there, home):
 def test_a_job_that_was_killed_goes_on(command, repository, calling):
     """It says what it did not know, and repeats nothing; what has ended does not go on."""
     read = calling(("file", {"path": "calc.py"}))
-    edit = calling(("file", {"action": "replace", "path": "calc.py", "old": "a - b", "new": "a + b"}))
+    edit = calling(("file", {"action": "replace", "path": "calc.py", "old": "a ^ b", "new": "a + b"}))
     begun = ("build", "a function", "--workflow", "phased", "--json")
     replies = [read, "It is in calc.py.", "1. Change it.", edit]
     command(*begun, cwd=repository.root, replies=replies, sign=b'"name":"implement"', number=signal.SIGKILL)

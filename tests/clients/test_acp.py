@@ -17,7 +17,7 @@ def edit(run, room):
 
     def edit(client, replies):
         file = room.work / "calc.py"
-        file.write_text("a - b\n")
+        file.write_text("a ^ b\n")
 
         async def scenario():
             async with FakeBackend(replies) as backend:
@@ -41,7 +41,7 @@ def test_calls_are_shown_allowed_and_run(edit):
 
 def test_a_denied_edit_is_not_made(edit):
     ran, text = edit("acpx, denies", [reply_with(EDIT), "A pity."])
-    assert (ran.answer, text) == ("A pity.", "a - b\n")
+    assert (ran.answer, text) == ("A pity.", "a ^ b\n")
 
 
 def test_a_client_that_gives_up_cancels_the_turn(edit):

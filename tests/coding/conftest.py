@@ -24,7 +24,7 @@ from callboard.configuration import load_settings
 from callboard.core import ArgumentsPiece, InvocationEnded, InvocationStarted, ReplyEnded, ReplyStarted
 from callboard.testing import FakeBackend, ScriptedModel
 
-FAULTY = "def add(a, b):\n    return a - b\n"
+FAULTY = "def add(a, b):\n    return a ^ b\n"
 TEST = "from calc import add\n\n\ndef test_add():\n    assert add(2, 3) == 5\n"
 PLUGINS = [
     *[each.name for each in entry_points(group="pytest11")],

@@ -21,7 +21,7 @@ from callboard.jobs.coding_kind import undo_job
 from callboard.testing import Call
 
 READ = ("file", {"path": "calc.py"})
-EDIT = ("file", {"action": "replace", "path": "calc.py", "old": "a - b", "new": "a + b"})
+EDIT = ("file", {"action": "replace", "path": "calc.py", "old": "a ^ b", "new": "a + b"})
 TASK = ("build", "--description", "Make add work", "--workflow", "phased")
 NAP = f"4717.{os.getpid()}"
 """Of this process alone: others run the same tests."""
@@ -73,7 +73,7 @@ def ended(command, data, repository, seen_of):
     """Ends a job at a sign by a signal, and looks at what is left."""
 
     def end(replies, sign, number):
-        (repository.root / "calc.py").write_text("def add(a, b):\n    return a - b  # mine\n")
+        (repository.root / "calc.py").write_text("def add(a, b):\n    return a ^ b  # mine\n")
         (repository.root / "mine.txt").write_text("not in git")
         before = seen_of(repository.root)
         done = command(*TASK, "--json", cwd=repository.root, replies=replies, sign=sign, number=number)
@@ -294,7 +294,7 @@ def test_a_large_file_is_told_of_and_not_committed(run, repository):
 def test_a_large_file_of_a_folder_without_git_is_no_part_of_the_result(run, tmp_path):
     place = tmp_path / "plain"
     place.mkdir()
-    (place / "calc.py").write_text("def add(a, b):\n    return a - b\n")
+    (place / "calc.py").write_text("def add(a, b):\n    return a ^ b\n")
     with (place / "large [1]*.bin").open("wb") as large:
         large.truncate(60 * 1024 * 1024)
     script = [

@@ -69,7 +69,7 @@ async def read(store, identifier):
     return await store.get(identifier), [each.item for each in await store.read_entries(identifier)]
 
 
-@pytest.mark.parametrize(("workflow", "script", "after"), [("phased", PHASED, 31), ("short", SHORT, 12)])
+@pytest.mark.parametrize(("workflow", "script", "after"), [("phased", PHASED, 31), ("short", SHORT, 14)])
 def test_a_job_that_is_killed_again_and_again_does_everything_once(place, workflow, script, after):
     before = place.repository.state()
     submitted = place.submit(workflow=workflow)
@@ -133,7 +133,7 @@ def test_a_killed_job_goes_on_with_the_stronger_model_that_it_had(place, workflo
 def test_a_killed_job_keeps_the_code_with_which_fewer_tests_fail_and_no_other(place):
     """A process is killed while it applies the code of a reply."""
     (place.repository.root / "calc.py").write_text(
-        "def add(a, b):\n    return a - b\n\n\ndef double(a):\n    return a\n"
+        "def add(a, b):\n    return a ^ b\n\n\ndef double(a):\n    return a\n"
     )
     (place.repository.root / "test_double.py").write_text(
         "from calc import double\n\n\ndef test_double():\n    assert double(2) == 4\n"
@@ -149,16 +149,16 @@ def test_a_killed_job_keeps_the_code_with_which_fewer_tests_fail_and_no_other(pl
     # The script begins again with the new prompt, at the first temperature.
     assert (job.state, job.rounds) == ("completed", 5), (job.reason, job.error)
     prompts = [each.text for each in items if isinstance(each, PromptSent)]
-    assert ["return a - b" in each for each in prompts] == [True, True, False, False, False]
+    assert ["return a ^ b" in each for each in prompts] == [True, True, False, False, False]
     code = place.repository.git("grep", "-h", "return", job.output["branch"], "calc.py")
     assert code == "    return a + b\n    return 2 * a\n"
 
 
 def test_a_job_that_continues_asks_for_the_line_that_is_next(place):
-    (place.repository.root / "calc.py").write_text("def add(a, b):\n    c = a - b\n    return c\n")
+    (place.repository.root / "calc.py").write_text("def add(a, b):\n    c = a ^ b\n    return c\n")
     place.repository.commit("Three lines")
-    same = "calc.py\n```python\ndef add(a, b):\n    c = a - b\n    return c\n```"
-    first = ["def add(b, a):", "c = b - a", "return 0"]
+    same = "calc.py\n```python\ndef add(a, b):\n    c = a ^ b\n    return c\n```"
+    first = ["def add(b, a):", "c = b ^ a", "return 0"]
     lines = [*first, "def add(b, a):", "def sub(a, b):", "def sub(b, a):", "c = a + b"]
     place.submit(workflow="short")
     for _ in range(8):
@@ -407,7 +407,7 @@ def test_a_fork_starts_with_the_files_after_the_round(place):
     assert ended.rounds == 13
     branch = ended.output["branch"]
     assert branch != job.output["branch"]
-    assert "a - b" in place.repository.git("show", f"{branch}:as-it-was.txt")
+    assert "a ^ b" in place.repository.git("show", f"{branch}:as-it-was.txt")
     assert place.repository.git("show", f"{branch}:trace.txt") == "once\n"
     assert place.repository.git("show", f"{branch}:calc.py").endswith("a + b\n")
     assert [each.name for each in steps if isinstance(each, PhaseStarted)] == [*PHASED]

@@ -30,9 +30,9 @@ def test_the_result_of_an_edit_names_new_findings(run, repository):
 
 def test_a_small_model_reads_them_with_the_reason_for_another_attempt(run, repository):
     configure(repository)
-    wrong = "calc.py\n```python\nimport os\n\n\ndef add(a, b):\n    return a * b\n```\n"
+    wrong = "calc.py\n```python\nimport os\n\n\ndef add(a, b):\n    return a | b\n```\n"
     right = "calc.py\n```python\ndef add(a, b):\n    return a + b\n```\n"
-    done = run("build", BUILD, [wrong, wrong.replace("a * b", "a // b"), right])
+    done = run("build", BUILD, [wrong, wrong.replace("a | b", "b | a"), right])
     assert done.job.state == "completed"
     assert [UNUSED in prompt for prompt in done.prompts] == [False, False, True]
     assert any(UNUSED in notice for notice in done.notices)

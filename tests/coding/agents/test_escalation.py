@@ -8,9 +8,9 @@ from callboard.jobs.steps import build_trace
 from callboard.testing import Call, ScriptedModel
 
 DEBUG = {"description": "test_add fails"}
-WRONG = "calc.py\n```python\ndef add(a, b):\n    return a * b\n```\n"
+WRONG = "calc.py\n```python\ndef add(a, b):\n    return a | b\n```\n"
 RIGHT = "calc.py\n```python\ndef add(a, b):\n    return a + b\n```\n"
-EDIT = Call("file", {"action": "replace", "path": "calc.py", "old": "a - b", "new": "a + b"})
+EDIT = Call("file", {"action": "replace", "path": "calc.py", "old": "a ^ b", "new": "a + b"})
 FILE = Call("file", {"path": "calc.py"})
 LOST = Call("file", {"path": "lost.py"})
 BEFORE_FIX = [Call("test"), "test_add fails.", FILE, "It subtracts.", FILE, "Line 2."]

@@ -10,8 +10,8 @@ from callboard.core import ReplyFailed
 from callboard.providers.local.fill import HOLE
 
 DEBUG = {"description": "test_add fails"}
-SAME = "calc.py\n```python\ndef add(a, b):\n    return a - b\n```"
-CODE = '"""Sums."""\n\n\ndef add(a, b):\n    # Adds.\n    total = a - b\n    return total\n\n\ndef other():\n    return 0\n'
+SAME = "calc.py\n```python\ndef add(a, b):\n    return a ^ b\n```"
+CODE = '"""Sums."""\n\n\ndef add(a, b):\n    # Adds.\n    total = a ^ b\n    return total\n\n\ndef other():\n    return 0\n'
 
 
 @pytest.fixture
@@ -24,18 +24,18 @@ def sums(repository):
 def test_a_line_that_the_model_does_not_see_is_written_again(run, sums):
     done = run("debug", DEBUG, [SAME], fills=["def add(a, b):", "total = a + b"])
     assert (done.job.state, done.job.rounds, done.job.output.files) == ("completed", 3, ("calc.py",))
-    assert sums.git("show", f"{done.job.output.branch}:calc.py") == CODE.replace("a - b", "a + b")
+    assert sums.git("show", f"{done.job.output.branch}:calc.py") == CODE.replace("a ^ b", "a + b")
     first, second = done.prompts[1:]
     assert f"\n{HOLE}\n    # Adds." in first
     assert f"    # Adds.\n    {HOLE}\n    return total" in second
-    assert "a - b" not in second
+    assert "a ^ b" not in second
     assert second.startswith("# ")
-    assert "assert -1 == 5" in second.partition('"""Sums."""')[0]
+    assert "assert 1 == 5" in second.partition('"""Sums."""')[0]
 
 
 @pytest.mark.usefixtures("sums")
 def test_whole_functions_are_asked_for_again_after_some_lines(run):
-    fills = ["def add(a, b):", "total = b - a", "return 0", *[f"def add{number}(a, b):" for number in range(17)]]
+    fills = ["def add(a, b):", "total = b ^ a", "return 0", *[f"def add{number}(a, b):" for number in range(BETWEEN - 3)]]
     done = run("debug", DEBUG, [SAME, SAME], fills=[*fills, "return a + b"])
     assert done.job.state == "completed"
     assert [HOLE in each for each in done.prompts] == [False, *[True] * BETWEEN, False, True]
@@ -58,7 +58,7 @@ def test_a_model_that_cannot_write_lines_is_asked_for_whole_functions(run):
 
 
 def test_two_faults_are_mended_line_by_line(run, repository):
-    (repository.root / "calc.py").write_text("def add(a, b):\n    return a - b\n\n\ndef double(a):\n    return a\n")
+    (repository.root / "calc.py").write_text("def add(a, b):\n    return a ^ b\n\n\ndef double(a):\n    return a\n")
     test = "import calc\n\n\ndef test_add():\n    assert calc.add(2, 3) == 5\n\n\ndef test_double():\n    assert calc.double(2) == 4\n"
     (repository.root / "test_calc.py").write_text(test)
     repository.commit("Two faults")
@@ -87,7 +87,7 @@ def test_a_line_with_which_the_file_does_not_parse_is_not_tested(run):
 
 
 def test_a_mark_of_the_encoding_stays_and_is_not_part_of_a_line(run, repository):
-    (repository.root / "calc.py").write_bytes(b"\xef\xbb\xbfdef add(a, b):\r\n\treturn a - b")
+    (repository.root / "calc.py").write_bytes(b"\xef\xbb\xbfdef add(a, b):\r\n\treturn a ^ b")
     repository.commit("A file of Windows")
     done = run("debug", DEBUG, [SAME], fills=["def add(a, b):", "return a + b"])
     assert "\ufeff" not in " ".join(done.prompts)

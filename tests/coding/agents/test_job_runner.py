@@ -31,7 +31,7 @@ MEND = "It subtracts.\n\ncalc.py\n```python\ndef add(a, b):\n    return a + b\n`
 ANALYZED = [Call("file", {"path": "calc.py"}), "add is in calc.py.", "1. Mend add."]
 """The phases before the one that implements."""
 FILE = Call("file", {"path": "calc.py"})
-EDIT = Call("file", {"action": "replace", "path": "calc.py", "old": "a - b", "new": "a + b"})
+EDIT = Call("file", {"action": "replace", "path": "calc.py", "old": "a ^ b", "new": "a + b"})
 
 
 def test_a_tested_change_on_a_branch_of_its_own(run, repository, jobs):
@@ -169,7 +169,7 @@ def test_lesson_4_a_run_of_some_tests_is_not_a_run_of_all(run, repository):
 
 
 def test_lesson_4_tests_before_the_last_edit_do_not_count(run):
-    spoil = Call("file", {"action": "replace", "path": "calc.py", "old": "a + b", "new": "a * b"})
+    spoil = Call("file", {"action": "replace", "path": "calc.py", "old": "a + b", "new": "a | b"})
     script = [*ANALYZED, EDIT, "Done.", [Call("test"), spoil], "All passed.", "Yes.", "Yes."]
     done = run("build", BUILD, script, workflow="phased")
     assert "1 passed" in done.results[2]
@@ -234,7 +234,7 @@ def test_the_faulty_function_of_a_long_module_behind_a_re_export_is_in_the_promp
     (repository.root / "calc.py").unlink()
     (package / "__init__.py").write_text("from .sums import add\n")
     (package / "sums.py").write_text(
-        f"{filler}def add(a, b):\n    return a - b\n\n\n{filler.replace('helper', 'other')}"
+        f"{filler}def add(a, b):\n    return a ^ b\n\n\n{filler.replace('helper', 'other')}"
     )
     (repository.root / "test_calc.py").write_text(
         "from shop import add\n\n\ndef test_add():\n    assert add(2, 3) == 5\n"
@@ -242,20 +242,20 @@ def test_the_faulty_function_of_a_long_module_behind_a_re_export_is_in_the_promp
     repository.commit("A package")
     done = run("debug", DEBUG, ["It subtracts.\n```python\ndef add(a, b):\n    return a + b\n```\n"])
     assert (done.job.state, done.job.output.files) == ("completed", ("shop/sums.py",))
-    assert "def add(a, b):\n    return a - b" in done.prompts[0]
+    assert "def add(a, b):\n    return a ^ b" in done.prompts[0]
     assert "helper_77" not in done.prompts[0]
 
 
 def test_a_fresh_attempt_begins_where_the_first_one_did(run):
-    wrong = "calc.py\n```python\ndef add(a, b):\n    return a * b\n\n\ndef more():\n    pass\n```"
+    wrong = "calc.py\n```python\ndef add(a, b):\n    return a | b\n\n\ndef more():\n    pass\n```"
     done = run("debug", DEBUG, ["Nothing to do.", wrong, MEND])
     assert not any("with a tool" in each for each in done.prompts)
     assert len({*done.prompts}) == 3
     assert all(each.endswith(done.prompts[0][-150:]) for each in done.prompts)
     assert "there is no code in a fence in your answer" in done.prompts[1]
-    assert "-1 == 5" not in done.prompts[1].partition("Another answer")[2]
-    assert "6 == 5" in done.prompts[2].partition("Another answer was not right")[2]
-    assert "return a * b" not in done.prompts[2]
+    assert "1 == 5" not in done.prompts[1].partition("Another answer")[2]
+    assert "3 == 5" in done.prompts[2].partition("Another answer was not right")[2]
+    assert "return a | b" not in done.prompts[2]
     assert [len(request.canisters) for request in done.model.requests] == [2, 2, 2]
     assert [request.controls.temperature for request in done.model.requests] == [None, 0.4, 0.8]
     assert not done.model.requests[0].tools
@@ -263,24 +263,24 @@ def test_a_fresh_attempt_begins_where_the_first_one_did(run):
     assert (done.job.state, done.job.calls) == ("completed", 2)
 
 
-def multiply(times):
-    return f"calc.py\n```python\ndef add(a, b):\n    return a * b * {times}\n```"
+def join(times):
+    return f"calc.py\n```python\ndef add(a, b):\n    return a | b | {times}\n```"
 
 
 def test_every_second_attempt_does_not_say_why_the_last_one_failed(run):
-    done = run("debug", DEBUG, [multiply(1), multiply(2), multiply(3), MEND])
+    done = run("debug", DEBUG, [join(1), join(2), join(3), MEND])
     first, second, third, fourth = done.prompts
     assert first == second == fourth
-    assert "12 == 5" in third.partition("Another answer was not right")[2]
+    assert "3 == 5" in third.partition("Another answer was not right")[2]
     assert [request.controls.temperature for request in done.model.requests] == [None, 0.4, 0.8, 1.0]
 
 
 def test_an_answer_that_repeats_tested_code_does_not_count_four_times(run):
-    done = run("debug", DEBUG, [multiply(1)] * 21)
+    done = run("debug", DEBUG, [join(1)] * 21)
     assert (done.job.state, done.job.rounds) == ("failed", 16 + 4)
 
 
-TWO_FAULTS = "def add(a, b):\n    return a - b\n\n\ndef double(a):\n    return a\n"
+TWO_FAULTS = "def add(a, b):\n    return a ^ b\n\n\ndef double(a):\n    return a\n"
 WORSE = "calc.py\n```python\ndef add(a, b):\n    return 0\n```"
 
 
@@ -300,7 +300,7 @@ def test_code_with_which_fewer_tests_fail_is_kept(run, two_faults):
     done = run("debug", DEBUG, [MEND, WORSE, double])
     assert (done.job.state, done.job.rounds, done.job.output.files) == ("completed", 3, ("calc.py",))
     assert "kept: 1 of 2 tests still fail" in done.notices
-    assert ["return a - b" in each for each in done.prompts] == [True, False, False]
+    assert ["return a ^ b" in each for each in done.prompts] == [True, False, False]
     assert ["test_add" in each.partition("calc.py:\n")[0] for each in done.prompts][1:] == [False, False]
     assert "return a + b" in two_faults.git("show", f"{done.job.output.branch}:calc.py")
 
@@ -483,7 +483,7 @@ def test_a_folder_without_git_gets_a_patch(run, repository, jobs):
     shutil.rmtree(place / ".git")
     job = run("debug", DEBUG, [MEND], directory=place).job
     assert job.state == "completed"
-    assert (place / "calc.py").read_text().endswith("a - b\n")
+    assert (place / "calc.py").read_text().endswith("a ^ b\n")
     subprocess.run(["git", "apply", job.output.patch], cwd=place, check=True)
     assert (place / "calc.py").read_text().endswith("a + b\n")
     asyncio.run(undo_job(job.id, job.tree, jobs))
@@ -838,7 +838,7 @@ def run_in_text(repository, jobs, tmp_path):
 def test_commands_in_fences_are_calls_in_text(run_in_text, mode):
     job, steps, asked = run_in_text([COMMANDS, MENDING, "Task complete."], 3, mode=mode)
     results = [each.canister.text for each in steps if type(each).__name__ == "ResultReady"]
-    assert "return a - b" in results[0]
+    assert "return a ^ b" in results[0]
     assert job.calls == 2
     assert asked[1][-1]["content"].startswith("Tool 1 (file) output:\n")
 

@@ -9,11 +9,11 @@ from callboard.testing import Call, ScriptedModel
 
 DEBUG = {"description": "test_add fails"}
 FILE = Call("file", {"path": "calc.py"})
-EDIT = Call("file", {"action": "replace", "path": "calc.py", "old": "a - b", "new": "a + b"})
+EDIT = Call("file", {"action": "replace", "path": "calc.py", "old": "a ^ b", "new": "a + b"})
 REPRODUCED = [Call("test"), "test_add fails."]
 FIXED = [EDIT, "Changed calc.py.", "It passes.", "Mend add"]
 SCRIPT = [*REPRODUCED, FILE, "It subtracts.", FILE, "Line 2.", *FIXED]
-WRONG = "calc.py\n```python\ndef add(a, b):\n    return a * b\n```\n"
+WRONG = "calc.py\n```python\ndef add(a, b):\n    return a | b\n```\n"
 RIGHT = "```python\ndef add(a, b):\n    return a + b\n```\n"
 SAID = "Do not touch the tests."
 
@@ -48,11 +48,11 @@ def test_a_message_is_not_a_refused_claim(run):
 def test_a_message_is_part_of_all_later_prompts_for_code_blocks(run, repository):
     """A block without a path may be for a file that the person names."""
     (repository.root / "other.py").write_text("x = 1\n")
-    (repository.root / "calc.py").write_text("from other import *\n\n\ndef add(a, b):\n    return a - b\n")
+    (repository.root / "calc.py").write_text("from other import *\n\n\ndef add(a, b):\n    return a ^ b\n")
     repository.commit("Two files")
     said = "Change other.py too."
     done = run(
-        "debug", DEBUG, [WRONG, WRONG, "```python\nx = 2\n```\n" + WRONG.replace("*", "+")], approver=Nobody("", said)
+        "debug", DEBUG, [WRONG, WRONG, "```python\nx = 2\n```\n" + WRONG.replace("|", "+")], approver=Nobody("", said)
     )
     assert (done.job.state, done.job.rounds) == ("completed", 3)
     assert [said in each for each in done.prompts] == [False, True, True]

@@ -7,7 +7,7 @@ REPLIES = [
     "add is in calc.py.",
     "1. Mend add.",
     Call(
-        "file", {"action": "replace", "path": "calc.py", "old": "a - b", "new": "b + a"}
+        "file", {"action": "replace", "path": "calc.py", "old": "a ^ b", "new": "b + a"}
     ),  # as no other test: their runs are cached
     "TASK_COMPLETE",
     "All tests pass.",

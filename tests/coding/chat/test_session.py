@@ -26,7 +26,7 @@ from callboard.sandbox import Outcome
 from callboard.testing import Call, ScriptedModel
 from callboard.tools import Rule
 
-BACK = Call("file", {"action": "replace", "path": "calc.py", "old": "a + b", "new": "a * b"})
+BACK = Call("file", {"action": "replace", "path": "calc.py", "old": "a + b", "new": "a | b"})
 NEW = Call("file", {"action": "write", "path": "new.py", "content": "x = 1\n"})
 
 
@@ -113,7 +113,7 @@ async def test_looking_is_free_and_an_edit_is_shown_before_it_is_made(place, cha
         assert (result.state, result.output) == ("completed", "Done.")
     ((name, diff, _),) = person.asked
     assert name == "file"
-    assert "-    return a - b\n+    return a + b\n" in diff
+    assert "-    return a ^ b\n+    return a + b\n" in diff
     assert "a + b" in (place / "calc.py").read_text()
 
 
@@ -143,8 +143,8 @@ def test_an_edit_that_another_one_makes_possible_is_asked_about_when_it_is_its_t
     talk(model, person, prompts=["mend add"])
     first, second = (diff for _, diff, _ in person.asked)
     assert "+    return a + b\n" in first
-    assert "-    return a + b\n+    return a * b\n" in second
-    assert ("a * b" in (place / "calc.py").read_text()) == made
+    assert "-    return a + b\n+    return a | b\n" in second
+    assert ("a | b" in (place / "calc.py").read_text()) == made
 
 
 def test_lines_that_a_failed_edit_showed_count_as_seen(place, talk):
@@ -226,7 +226,7 @@ def test_undo_takes_back_turn_by_turn_and_the_model_is_told(place, chatting, job
             await chat.turn("second")
             await chat.turn("look only")
             assert chat.job.output.files == ("calc.py", "new.py")
-            assert "+    return a * b" in await chat.diff()
+            assert "+    return a | b" in await chat.diff()
             assert await chat.undo() == ("calc.py",)
             assert "a + b" in (place / "calc.py").read_text()
             assert await chat.undo() == ("calc.py", "new.py")
@@ -318,7 +318,7 @@ async def test_where_no_states_can_be_kept_the_user_is_told_and_the_chat_goes_on
         assert "cannot be taken back: git is not installed" in told[0]
         with pytest.raises(CallerError, match="git is not installed"):
             await chat.undo()
-    assert "a * b" in (place / "calc.py").read_text()
+    assert "a | b" in (place / "calc.py").read_text()
 
 
 def test_a_turn_that_only_looks_takes_no_snapshot(talk, jobs):

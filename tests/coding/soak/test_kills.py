@@ -19,7 +19,7 @@ RUNS = int(os.environ.get("SOAK_KILLS", "30"))
 SEED = os.environ.get("SOAK_SEED") or str(random.randrange(2**32))
 NAP = f"4718.{os.getpid()}"
 READ = ("file", {"path": "calc.py"})
-EDIT = ("file", {"action": "replace", "path": "calc.py", "old": "a - b", "new": "a + b"})
+EDIT = ("file", {"action": "replace", "path": "calc.py", "old": "a ^ b", "new": "a + b"})
 CALLS = (
     ("file", {"action": "write", "path": "half.txt", "content": "half"}),
     ("bash", {"command": f"(setsid sleep {NAP} & sleep {NAP} &) ; sleep 0.5; echo x > made.txt"}),
@@ -58,7 +58,7 @@ def test_at_any_moment(command, data, repository, seen_of, calling, number):  # 
     took = time.monotonic() - began
     assert whole.code == 0, whole.err
     asyncio.run(undo_job(data.all()[0].id, {}, data))
-    (repository.root / "calc.py").write_text("def add(a, b):\n    return a - b  # mine\n")
+    (repository.root / "calc.py").write_text("def add(a, b):\n    return a ^ b  # mine\n")
     before = seen_of(repository.root)
     known = {job.id for job in data.all()}
     for _ in range(RUNS):

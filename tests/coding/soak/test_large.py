@@ -13,7 +13,7 @@ from callboard.jobs.coding_kind import undo_job
 FILES = int(os.environ.get("SOAK_FILES", "100000"))
 BYTES = int(os.environ.get("SOAK_BYTES", str(1024**3)))
 READ = ("file", {"path": "calc.py"})
-EDIT = ("file", {"action": "replace", "path": "calc.py", "old": "a - b", "new": "a + b"})
+EDIT = ("file", {"action": "replace", "path": "calc.py", "old": "a ^ b", "new": "a + b"})
 LOOKS = (
     ("search", {"pattern": "function_777_77"}),
     ("search", {"action": "find_files", "pattern": "mod_99_*.py"}),

@@ -31,7 +31,7 @@ async def test_an_edit_is_shown_asked_about_and_made(place, jobs, connected):
         assert [each.id for each in session.config_options] == ["mode", "model"]
         assert (await room.say("mend add")).stop_reason == "end_turn"
     editor, identifier = room.editor, room.session
-    assert (place / "calc.py").read_text() == CODE.replace("a - b", "a + b")
+    assert (place / "calc.py").read_text() == CODE.replace("a ^ b", "a + b")
     assert editor.text == "Let me look.Done."
     (commands,) = editor.of("available_commands_update")
     assert {each.name for each in commands.available_commands} == {*COMMANDS} - {"quit"}
@@ -42,12 +42,12 @@ async def test_an_edit_is_shown_asked_about_and_made(place, jobs, connected):
     assert [each.tool_call_id for each in ends] == [read.tool_call_id, edit.tool_call_id]
     kinds = {each.tool_call_id: each.kind for each in editor.of("tool_call_update") if each.kind}
     assert kinds == {read.tool_call_id: "read", edit.tool_call_id: "edit"}
-    assert "return a - b" in ends[0].content[0].content.text
+    assert "return a ^ b" in ends[0].content[0].content.text
     ((question, options),) = editor.questions
     for shown in (question, ends[1]):
         (diff,) = shown.content
         assert (diff.type, diff.path) == ("diff", str(place / "calc.py"))
-        assert (diff.old_text, diff.new_text) == (CODE, CODE.replace("a - b", "a + b"))
+        assert (diff.old_text, diff.new_text) == (CODE, CODE.replace("a ^ b", "a + b"))
     assert question.tool_call_id == edit.tool_call_id
     assert question.locations[0].path == str(place / "calc.py")
     assert question.raw_input == EDIT.arguments
@@ -193,7 +193,7 @@ async def test_modes_commands_and_models(place, connected):
         await room.say("mend add")
         assert editor.questions == []
         (diff,) = [each for each in editor.of("tool_call_update") if each.status == "completed"][-1].content
-        assert diff.new_text == CODE.replace("a - b", "a + b")
+        assert diff.new_text == CODE.replace("a ^ b", "a + b")
         await room.say("/undo")
         assert (place / "calc.py").read_text() == CODE
         await agent.set_session_mode(session_id=session, mode_id="read-only")

@@ -98,6 +98,16 @@ def _diff_spans(old: list[str], new: list[str]) -> tuple[Span, ...]:
     return tuple(Span(begin + 1, end - begin, to - at) for tag, begin, end, at, to in opcodes if tag != "equal")
 
 
+def _written_lines(spans: Iterable[Span]) -> list[range]:
+    """Return the ranges of the new lines of spans."""
+    ranges, shift = [], 0
+    for span in spans:
+        first = span.start + shift
+        ranges.append(range(first, first + span.added))
+        shift += span.added - span.removed
+    return ranges
+
+
 PUT_CODE: Final = "put_code"
 MAX_REPLY: Final = 1_000_000
 """Characters of the longest reply whose code is applied."""
@@ -152,6 +162,21 @@ class CodeBlockApplier:
     def changed_files(self) -> set[str]:
         """The files that the last reply changed."""
         return {path for path, data in self._originals.items() if data != self._read(path)}
+
+    def changed_lines(self) -> dict[str, list[range]]:
+        """Return the lines that the last reply wrote in each file of code."""
+        changed: dict[str, list[range]] = {}
+        for path in sorted(self.changed_files):
+            if not is_test_file(path) and self.is_allowed(path):
+                old, new = (
+                    (data or b"").decode("utf-8", "replace") for data in (self._originals[path], self._read(path))
+                )
+                changed[path] = _written_lines(_diff_spans(split_lines(old), split_lines(new)))
+        return changed
+
+    async def add_line(self, path: str, line: int, code: str) -> None:
+        """Put a line into the code of the last reply."""
+        await self._run([self._call(path, code, line)])
 
     def keep(self) -> None:
         """Keep what the last reply changed, whatever the replies after it do."""

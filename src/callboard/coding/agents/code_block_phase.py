@@ -6,7 +6,7 @@ last reply again from the beginning, because nothing says how much of it was app
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -16,6 +16,7 @@ from callboard.coding.agents.holes import Attempts, Hole, drop_fills
 from callboard.coding.agents.phases import Phase
 from callboard.coding.agents.progress import Progress, last_answer
 from callboard.coding.agents.prompts import is_test_file
+from callboard.coding.agents.small_repairs import MAX_RUN, Repair
 from callboard.coding.job import Notice
 from callboard.core import Canister
 from callboard.providers.local.fill import HOLE
@@ -51,6 +52,8 @@ class CodeBlockPhase:
         self._memory = runner.memory.phase
         self._best = BestTests(runner.workspace, runner.task, runner.memory, runner.remember, runner.emit)
         self._attempts = Attempts(max(past.prompts - 1, 0))
+        self._used_lines: Sequence[Hole] = ()
+        """Lines of the code that the failing tests use."""
         self._refused: tuple[str, ...] = ()
         """Why the last answer was refused, for the next prompt for whole functions."""
 
@@ -83,6 +86,9 @@ class CodeBlockPhase:
             attempts.number += 1
             memory.fills += hole is not None
             refused, is_better = await self._judge(applier, hole)
+            is_first = attempts.number == memory.holes_begin + 1
+            if is_first and runner.missing and not is_better:
+                await self._repair_own_code(applier)
             if runner.is_over() and not (self._best.wish and runner.clock() < runner.deadline):
                 return
             if self._best.wish and not runner.failure:
@@ -141,13 +147,14 @@ class CodeBlockPhase:
         return replied if is_stronger else (*conversation[: len(conversation) - len(history)], *replied)
 
     async def _find_holes(self, applier: CodeBlockApplier) -> Sequence[Hole]:
-        """Return the lines to ask for one by one, if the tests can judge them and the model can write them.
+        """Find the lines that the failing tests use; return those to ask the model for, if it can write single lines.
 
-        Nobody is asked about single lines.
+        Nobody is asked about a line.
         """
-        can_fill = "tests" in self._phase.evidence and self._runner.filler is not None and not self._memory.model
-        holes = await self._workspace.find_holes(self._runner.task) if can_fill else ()
-        return [each for each in holes if applier.is_allowed(each.path)]
+        holes = await self._workspace.find_holes(self._runner.task) if "tests" in self._phase.evidence else ()
+        self._used_lines = [each for each in holes if applier.is_allowed(each.path)]
+        can_fill = self._runner.filler is not None and not self._memory.model
+        return self._used_lines if can_fill else ()
 
     async def _judge(self, applier: CodeBlockApplier, hole: Hole | None) -> tuple[tuple[str, ...], bool]:
         """Keep what is the best so far. Return why the answer was refused, and whether fewer tests fail now."""
@@ -177,6 +184,10 @@ class CodeBlockPhase:
             self._memory.repeated += 1
         if await self._is_pending_or_applied(applier):
             return
+        if hole is None and (repair := await self._find_repair(applier.changed_lines())):
+            await applier.add_line(*repair)
+            if await self._is_pending_or_applied(applier):
+                return
         missing, dropped = runner.missing, dict[str, None]()
         for _ in range(MAX_REMOVALS):
             failures = tests.new_failures
@@ -192,6 +203,31 @@ class CodeBlockPhase:
         elif dropped and not runner.pending:
             runner.memory.dropped_tests = tuple(dropped)
             runner.emit(Notice(f"left out, since they fail on the code as it is: {display_names(dropped)}"))
+
+    async def _repair_own_code(self, applier: CodeBlockApplier) -> None:
+        """Look for a small change of the code that the failing tests use, once the model's first answer has failed."""
+        applier.take_back()
+        self._workspace.tests.mark_changed()
+        lines: dict[str, list[range]] = {}
+        for each in self._used_lines:
+            lines.setdefault(each.path, []).append(range(each.line, each.line + 1))
+        if repair := await self._find_repair(lines):
+            await applier.add_line(*repair)
+            await self._is_pending_or_applied(applier)
+
+    async def _find_repair(self, lines: Mapping[str, Sequence[range]]) -> Repair | None:
+        """Find a small change of these lines with which the tests pass, if the tests can judge it."""
+        runner, tests = self._runner, self._workspace.tests
+        is_fast = tests.last is not None and tests.last.seconds <= MAX_RUN
+        seconds = (runner.deadline - runner.clock()).total_seconds()
+        if not (lines and self._used_lines and tests.is_failing and is_fast and seconds > 0):
+            return None
+        self._memory.mutated_files = (*lines,)
+        await runner.save()
+        runner.emit(Notice("trying small changes of the code"))
+        repair = await self._workspace.find_repair(lines, seconds)
+        tests.mark_changed()
+        return repair
 
     async def _is_pending_or_applied(self, applier: CodeBlockApplier) -> bool:
         """Check the evidence, unless somebody has to answer a call first; return whether nothing remains to do."""

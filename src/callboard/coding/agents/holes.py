@@ -21,7 +21,7 @@ from callboard.providers.local.fill import HOLE
 
 MAX_HOLES: Final = 20
 """Lines that are asked for."""
-BETWEEN: Final = 20
+BETWEEN: Final = 10
 """Replies with lines between two replies with whole functions."""
 MAX_FILE: Final = 30_000
 """Characters of the largest file with holes: each prompt has the file up to the line."""

@@ -35,6 +35,7 @@ from callboard.coding.agents.prompts import (
     new_files,
     written_lines,
 )
+from callboard.coding.agents.small_repairs import Repair, find_repair
 from callboard.coding.git.repository import find_repository
 from callboard.coding.git.tree import Tree
 from callboard.coding.test_runners import Selection, TestReport, run_tests
@@ -323,12 +324,14 @@ class JobWorkspace:
 
     async def check_mutants(self, parts: Sequence[Part], tests: Sequence[str]) -> MutationResult:
         """Run the files of tests against mutants of the parts."""
-        folder = self.tests.folder
+        return await check_mutants(self.workspace, parts, tests, self._run_tests, self.tests.folder)
 
-        async def run(selection: Selection, seconds: float) -> TestReport:
-            return await run_tests(self.workspace, selection, folder=folder, seconds=seconds)
+    async def find_repair(self, lines: Mapping[str, Sequence[range]], seconds: float) -> Repair | None:
+        """Find a small change of one of these lines with which all tests pass."""
+        return await find_repair(self.workspace, lines, self._run_tests, seconds)
 
-        return await check_mutants(self.workspace, parts, tests, run, folder)
+    async def _run_tests(self, selection: Selection, seconds: float) -> TestReport:
+        return await run_tests(self.workspace, selection, folder=self.tests.folder, seconds=seconds)
 
     def find_tested(self, task: str, tests: Sequence[str]) -> list[Part]:
         """Return the parts of code that files of tests are about."""

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import posixpath
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import aclosing
+from functools import partial
 from typing import Final, NamedTuple
 
 from callboard.coding.agents.prompts import Part
@@ -71,8 +73,10 @@ async def check_mutants(
     workspace: Workspace, parts: Sequence[Part], tests: Sequence[str], run: RunTests, folder: str = ""
 ) -> MutationResult:
     """Run the files of tests against mutants of the parts, the tests' folder being `folder`."""
-    texts = {path: workspace.files.read(path, MAX_FILE).decode("utf-8") for path in {part.path for part in parts}}
-    mutants = await asyncio.to_thread(lambda: [*_choose(parts, texts)])
+    lines: dict[str, list[range]] = {}
+    for part in parts:
+        lines.setdefault(part.path, []).append(range(part.start, part.end + 1))
+    texts, mutants = await choose_mutants(workspace, lines, MAX_MUTANTS)
     clock = asyncio.get_running_loop().time
     begin = clock()
     selection = _select(tests, folder)
@@ -82,29 +86,51 @@ async def check_mutants(
         report = await run(selection, MAX_SECONDS)
     limit = max(MIN_SECONDS, 4 * (clock() - begin))
     noticed, survivors = 0, []
-    for path, mutant in mutants if report.is_good else ():
-        if clock() - begin > MAX_SECONDS:
-            break
-        workspace.files.write(path, mutant.text.encode())
-        try:
-            report = await run(selection, limit)
-        finally:
-            workspace.files.write(path, texts[path].encode())
-        if report.is_good:
-            survivors.append(f"{path}, {describe_mutant(mutant)}")
-        else:
-            noticed += bool(report.stopped or report.passed or report.failed)
+    tried = try_mutants(
+        workspace, texts, mutants if report.is_good else (), partial(run, selection, limit), MAX_SECONDS
+    )
+    async with aclosing(tried):
+        async for path, mutant, report in tried:
+            if report.is_good:
+                survivors.append(f"{path}, {describe_mutant(mutant)}")
+            else:
+                noticed += bool(report.stopped or report.passed or report.failed)
     return MutationResult(noticed, tuple(survivors))
 
 
-def _choose(parts: Sequence[Part], texts: Mapping[str, str]) -> Iterator[tuple[str, Mutant]]:
-    """Choose mutants of each file, in the order of the files."""
-    lines: dict[str, list[range]] = {}
-    for part in parts:
-        lines.setdefault(part.path, []).append(range(part.start, part.end + 1))
-    for path, ranges in lines.items():
-        for mutant in make_mutants(texts[path], path, ranges, max(1, MAX_MUTANTS // len(lines))):
-            yield path, mutant
+async def choose_mutants(
+    workspace: Workspace, lines: Mapping[str, Sequence[range]], limit: int
+) -> tuple[Mapping[str, str], Sequence[tuple[str, Mutant]]]:
+    """Return the texts of these files, and about `limit` mutants of these lines of them, in the order of the files."""
+    texts = {path: workspace.files.read(path, MAX_FILE).decode("utf-8") for path in lines}
+
+    def choose() -> Iterator[tuple[str, Mutant]]:
+        for path, ranges in lines.items():
+            for mutant in make_mutants(texts[path], path, ranges, max(1, limit // len(lines))):
+                yield path, mutant
+
+    return texts, await asyncio.to_thread(lambda: [*choose()])
+
+
+async def try_mutants(
+    workspace: Workspace,
+    texts: Mapping[str, str],
+    mutants: Iterable[tuple[str, Mutant]],
+    run: Callable[[], Awaitable[TestReport]],
+    seconds: float,
+) -> AsyncGenerator[tuple[str, Mutant, TestReport], None]:
+    """Run the tests with each mutant in its file, until so many seconds are over."""
+    clock = asyncio.get_running_loop().time
+    end = clock() + seconds
+    for path, mutant in mutants:
+        if clock() > end:
+            break
+        workspace.files.write(path, mutant.text.encode())
+        try:
+            report = await run()
+        finally:
+            workspace.files.write(path, texts[path].encode())
+        yield path, mutant, report
 
 
 def _select(tests: Sequence[str], folder: str) -> Selection:

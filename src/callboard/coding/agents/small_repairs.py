@@ -1,0 +1,52 @@
+"""Repair code with one small change, which no model writes: an operator, a number, a condition or a returned value.
+
+Small models often write the right code with such a mistake, and some faults are one. A change costs one run of the tests,
+much less than a reply.
+
+Source: Debroy and Wong, "Using Mutation to Automatically Suggest Fixes for Faulty Programs", 2010.
+
+Laws: the files have their own text again after each change, whatever happens. The work is bounded by a number of changes
+and by seconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import aclosing
+from functools import partial
+from typing import Final, NamedTuple
+
+from callboard.coding.agents.mutation_check import RunTests, choose_mutants, try_mutants
+from callboard.coding.test_runners import Selection
+from callboard.coding.workspace.workspace import Workspace
+
+MAX_CHANGES: Final = 16
+"""Changes that are tried."""
+MAX_SECONDS: Final = 30.0
+"""Seconds for all changes together: two or three replies of a small model."""
+
+MAX_RUN: Final = 5.0
+"""Seconds of a run of the tests with which changes are tried. With slower tests, a reply of the model costs less."""
+
+
+class Repair(NamedTuple):
+    """A line with which the tests pass."""
+
+    path: str
+    line: int
+    code: str
+    """The line, without its indentation."""
+
+
+async def find_repair(
+    workspace: Workspace, lines: Mapping[str, Sequence[range]], run: RunTests, seconds: float
+) -> Repair | None:
+    """Find a small change of one of these lines with which all tests pass; None if there is none."""
+    limit = min(seconds, MAX_SECONDS)
+    texts, mutants = await choose_mutants(workspace, lines, MAX_CHANGES)
+    tried = try_mutants(workspace, texts, mutants, partial(run, Selection(), limit), limit)
+    async with aclosing(tried):
+        async for path, mutant, report in tried:
+            if report.is_good:
+                return Repair(path, mutant.line, mutant.new)
+    return None

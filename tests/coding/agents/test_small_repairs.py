@@ -1,0 +1,105 @@
+"""Code that is one small change away from passing the tests is repaired without the model."""
+
+import asyncio
+from types import SimpleNamespace
+
+import pytest
+
+from callboard.coding.agents.small_repairs import MAX_CHANGES, find_repair
+from callboard.coding.test_runners import TestReport
+
+DEBUG = {"description": "test_add fails"}
+NEAR = "calc.py\n```python\ndef add(a, b):\n    total = a\n    total -= b\n    return total\n```"
+RIGHT = "calc.py\n```python\ndef add(a, b):\n    return a + b\n```"
+CHANGE = "trying small changes of the code"
+
+
+def test_an_answer_with_a_small_mistake_is_repaired(run, repository):
+    done = run("debug", DEBUG, [NEAR])
+    assert (done.job.state, done.job.rounds, done.job.calls) == ("completed", 1, 2)
+    code = repository.git("show", f"{done.job.output.branch}:calc.py")
+    assert code == "def add(a, b):\n    total = a\n    total += b\n    return total\n"
+    assert CHANGE in done.notices
+    assert "Put line 3 into calc.py" in done.results[1]
+
+
+def test_a_small_mistake_of_the_code_is_repaired_once_an_answer_has_failed(run, repository):
+    (repository.root / "calc.py").write_text("def add(a, b):\n    return a - b\n")
+    repository.commit("Minus")
+    done = run("debug", DEBUG, ["It subtracts."])
+    assert (done.job.state, done.job.rounds, done.job.calls) == ("completed", 1, 1)
+    assert repository.git("show", f"{done.job.output.branch}:calc.py") == "def add(a, b):\n    return a + b\n"
+
+
+def test_code_that_no_small_change_repairs_stays_as_it_was(run, repository):
+    done = run("debug", DEBUG, ["calc.py\n```python\ndef add(a, b):\n    return a | b\n```", RIGHT])
+    assert (done.job.state, done.job.rounds) == ("completed", 2)
+    assert "return a ^ b" in done.prompts[1]
+    assert repository.git("show", f"{done.job.output.branch}:calc.py") == "def add(a, b):\n    return a + b\n"
+
+
+@pytest.mark.parametrize("rule", ['ask = ["put_code"]', 'deny = ["put_code(calc.py)"]'])
+def test_nobody_is_asked_about_small_changes(run, rule):
+    done = run("debug", DEBUG, [NEAR], rounds=1, settings=f"[permissions]\n{rule}\n")
+    assert done.job.state == "failed"
+    assert CHANGE not in done.notices
+    assert len(done.asked) == rule.startswith("ask")
+
+
+class Files:
+    """The files of a workspace; remembers what the tests ran on."""
+
+    def __init__(self, text):
+        self.text = text
+
+    def read(self, path, limit):
+        return self.text
+
+    def write(self, path, data):
+        self.text = data
+
+
+CODE = b"def is_old(age):\n    return age < 18\n"
+
+
+def look(tests, *, seconds=1.0, code=CODE):
+    """Look for a repair of the code; `tests` judges a text."""
+    files = Files(code)
+    tried = []
+
+    async def run(_, __):
+        tried.append(files.text)
+        code = int(not tests(files.text))
+        return TestReport(runner="pytest", command=(), code=code, passed=1, failed=code, complete=True)
+
+    def work():
+        lines = {"ages.py": [range(1, code.count(b"\n") + 1)]}
+        return asyncio.run(find_repair(SimpleNamespace(files=files), lines, run, seconds))
+
+    return work, files, tried
+
+
+def test_the_change_with_which_the_tests_pass_is_found_and_taken_back():
+    work, files, _ = look(lambda text: b"<= 18" in text)
+    assert tuple(work()) == ("ages.py", 2, "return age <= 18")
+    assert files.text == CODE
+
+
+def test_each_change_is_taken_back_if_the_tests_cannot_run():
+    def fail(_):
+        raise OSError("no processes are left")
+
+    work, files, _ = look(fail)
+    with pytest.raises(OSError, match="no processes"):
+        work()
+    assert files.text == CODE
+
+
+def test_the_work_is_bounded_by_changes_and_by_seconds():
+    code = b"x = 1 + 1\n" * 100
+    work, _, tried = look(lambda _: False, code=code)
+    assert work() is None
+    assert len(tried) == MAX_CHANGES
+    work, _, tried = look(lambda _: False, code=code, seconds=-1.0)
+    assert work() is None
+    assert not tried
