@@ -35,7 +35,12 @@ def test_a_line_that_the_model_does_not_see_is_written_again(run, sums):
 
 @pytest.mark.usefixtures("sums")
 def test_whole_functions_are_asked_for_again_after_some_lines(run):
-    fills = ["def add(a, b):", "total = b ^ a", "return 0", *[f"def add{number}(a, b):" for number in range(BETWEEN - 3)]]
+    fills = [
+        "def add(a, b):",
+        "total = b ^ a",
+        "return 0",
+        *[f"def add{number}(a, b):" for number in range(BETWEEN - 3)],
+    ]
     done = run("debug", DEBUG, [SAME, SAME], fills=[*fills, "return a + b"])
     assert done.job.state == "completed"
     assert [HOLE in each for each in done.prompts] == [False, *[True] * BETWEEN, False, True]

@@ -95,6 +95,13 @@ def test_each_change_is_taken_back_if_the_tests_cannot_run():
     assert files.text == CODE
 
 
+def test_a_file_that_is_not_in_utf_8_is_left_alone():
+    work, files, tried = look(lambda _: True, code=b"name = 'caf\xe9' + 'x'\n")
+    assert work() is None
+    assert not tried
+    assert files.text.startswith(b"name")
+
+
 def test_the_work_is_bounded_by_changes_and_by_seconds():
     code = b"x = 1 + 1\n" * 100
     work, _, tried = look(lambda _: False, code=code)

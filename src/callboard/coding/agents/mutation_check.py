@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import posixpath
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from functools import partial
 from typing import Final, NamedTuple
 
@@ -101,12 +101,18 @@ async def check_mutants(
 async def choose_mutants(
     workspace: Workspace, lines: Mapping[str, Sequence[range]], limit: int
 ) -> tuple[Mapping[str, str], Sequence[tuple[str, Mutant]]]:
-    """Return the texts of these files, and about `limit` mutants of these lines of them, in the order of the files."""
-    texts = {path: workspace.files.read(path, MAX_FILE).decode("utf-8") for path in lines}
+    """Return the texts of these files, and about `limit` mutants of these lines of them, in the order of the files.
+
+    Files that are too large, or not in UTF-8, have no mutants.
+    """
+    texts: dict[str, str] = {}
+    for path in lines:
+        with suppress(OSError, UnicodeDecodeError):
+            texts[path] = workspace.files.read(path, MAX_FILE).decode("utf-8")
 
     def choose() -> Iterator[tuple[str, Mutant]]:
-        for path, ranges in lines.items():
-            for mutant in make_mutants(texts[path], path, ranges, max(1, limit // len(lines))):
+        for path, text in texts.items():
+            for mutant in make_mutants(text, path, lines[path], max(1, limit // len(texts))):
                 yield path, mutant
 
     return texts, await asyncio.to_thread(lambda: [*choose()])
