@@ -20,7 +20,7 @@ from callboard.coding.agents.mutation_check import RunTests, choose_mutants, try
 from callboard.coding.test_runners import Selection
 from callboard.coding.workspace.workspace import Workspace
 
-MAX_CHANGES: Final = 16
+MAX_CHANGES: Final = 10
 """Changes that are tried."""
 MAX_SECONDS: Final = 30.0
 """Seconds for all changes together: two or three replies of a small model."""
