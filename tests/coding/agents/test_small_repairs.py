@@ -74,7 +74,7 @@ def look(tests, *, seconds=1.0, code=CODE):
 
     def work():
         lines = {"ages.py": [range(1, code.count(b"\n") + 1)]}
-        return asyncio.run(find_repair(SimpleNamespace(files=files), lines, run, seconds))
+        return asyncio.run(find_repair(SimpleNamespace(files=files), lines, MAX_CHANGES, run, seconds))
 
     return work, files, tried
 

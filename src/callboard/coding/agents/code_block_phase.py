@@ -16,7 +16,7 @@ from callboard.coding.agents.holes import Attempts, Hole, drop_fills
 from callboard.coding.agents.phases import Phase
 from callboard.coding.agents.progress import Progress, last_answer
 from callboard.coding.agents.prompts import is_test_file
-from callboard.coding.agents.small_repairs import MAX_RUN, Repair
+from callboard.coding.agents.small_repairs import MAX_CHANGES, MAX_OWN_CHANGES, MAX_RUN, Repair
 from callboard.coding.job import Notice
 from callboard.core import Canister
 from callboard.providers.local.fill import HOLE
@@ -184,7 +184,7 @@ class CodeBlockPhase:
             self._memory.repeated += 1
         if await self._is_pending_or_applied(applier):
             return
-        if hole is None and (repair := await self._find_repair(applier.changed_lines())):
+        if hole is None and (repair := await self._find_repair(applier.changed_lines(), MAX_CHANGES)):
             await applier.add_line(*repair)
             if await self._is_pending_or_applied(applier):
                 return
@@ -211,11 +211,11 @@ class CodeBlockPhase:
         lines: dict[str, list[range]] = {}
         for each in self._used_lines:
             lines.setdefault(each.path, []).append(range(each.line, each.line + 1))
-        if repair := await self._find_repair(lines):
+        if repair := await self._find_repair(lines, MAX_OWN_CHANGES):
             await applier.add_line(*repair)
             await self._is_pending_or_applied(applier)
 
-    async def _find_repair(self, lines: Mapping[str, Sequence[range]]) -> Repair | None:
+    async def _find_repair(self, lines: Mapping[str, Sequence[range]], limit: int) -> Repair | None:
         """Find a small change of these lines with which the tests pass, if the tests can judge it."""
         runner, tests = self._runner, self._workspace.tests
         is_fast = tests.last is not None and tests.last.seconds <= MAX_RUN
@@ -225,7 +225,7 @@ class CodeBlockPhase:
         self._memory.mutated_files = (*lines,)
         await runner.save()
         runner.emit(Notice("trying small changes of the code"))
-        repair = await self._workspace.find_repair(lines, seconds)
+        repair = await self._workspace.find_repair(lines, limit, seconds)
         tests.mark_changed()
         return repair
 

@@ -1,4 +1,4 @@
-"""Repair code with one small change, which no model writes: an operator, a number, a condition or a returned value.
+"""Repair code with one small change, which no model writes: an operator, a number, a condition, exchanged arguments.
 
 Small models often write the right code with such a mistake, and some faults are one. A change costs one run of the tests,
 much less than a reply.
@@ -21,7 +21,9 @@ from callboard.coding.test_runners import Selection
 from callboard.coding.workspace.workspace import Workspace
 
 MAX_CHANGES: Final = 10
-"""Changes that are tried."""
+"""Changes of an answer that are tried."""
+MAX_OWN_CHANGES: Final = 24
+"""Changes of the code as it was that are tried, once."""
 MAX_SECONDS: Final = 30.0
 """Seconds for all changes together: two or three replies of a small model."""
 
@@ -39,12 +41,12 @@ class Repair(NamedTuple):
 
 
 async def find_repair(
-    workspace: Workspace, lines: Mapping[str, Sequence[range]], run: RunTests, seconds: float
+    workspace: Workspace, lines: Mapping[str, Sequence[range]], limit: int, run: RunTests, seconds: float
 ) -> Repair | None:
-    """Find a small change of one of these lines with which all tests pass; None if there is none."""
-    limit = min(seconds, MAX_SECONDS)
-    texts, mutants = await choose_mutants(workspace, lines, MAX_CHANGES)
-    tried = try_mutants(workspace, texts, mutants, partial(run, Selection(), limit), limit)
+    """Find a small change of one of these lines with which all tests pass, among `limit`; None if there is none."""
+    seconds = min(seconds, MAX_SECONDS)
+    texts, mutants = await choose_mutants(workspace, lines, limit)
+    tried = try_mutants(workspace, texts, mutants, partial(run, Selection(), seconds), seconds)
     async with aclosing(tried):
         async for path, mutant, report in tried:
             if report.is_good:

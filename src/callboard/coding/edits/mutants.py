@@ -35,7 +35,7 @@ _CHANGES: Final[Sequence[Mapping[str, str]]] = [
 _NUMBERS: Final = len(_CHANGES)
 """The rank of a changed number."""
 _RANGES: Final = _NUMBERS + 1
-"""The rank of a negated condition and of a changed returned value."""
+"""The rank of a negated condition, of a changed returned value and of exchanged arguments."""
 
 
 class _Syntax(NamedTuple):
@@ -65,6 +65,14 @@ _TOKENS: Final = {name: re.compile(rf"(?P<other>{each.comments}|{_QUOTED})|{_COD
 _PREFIXES: Final = frozenset({"*", "+"})
 """Operators that mean something else before a value alone, such as a pointer or further arguments."""
 _BEFORE_VALUE: Final = frozenset({"", "(", "[", "{", ",", "=", ":", ":=", "return", "]", "func"})
+_KEYWORDS: Final = frozenset(
+    {"and", "catch", "elif", "for", "func", "if", "in", "not", "of", "or", "return", "switch", "while", "yield"}
+)
+"""Words before a bracket that name no function."""
+_DEFINE: Final = frozenset({"def", "func", "function", ")"})
+"""What is before the name of a function that is defined."""
+_MAX_CALL: Final = 60
+"""Tokens of the longest call whose arguments are exchanged."""
 _CONDITIONS: Final = frozenset({"if", "elif", "while"})
 _OPEN: Final = frozenset("([{")
 _CLOSE: Final = frozenset(")]}")
@@ -112,7 +120,7 @@ def make_mutants(text: str, path: str, lines: Iterable[range], limit: int) -> li
     ]
     starts = [0, *(match.end() for match in re.finditer("\n", text))]
     by_line: dict[int, list[_Edit]] = {}
-    for edit in sorted([*_edit_tokens(tokens), *_edit_ranges(tokens, text, syntax)]):
+    for edit in sorted([*_edit_tokens(tokens), *_edit_ranges(tokens, text, syntax), *_exchange(tokens, text)]):
         number = bisect_right(starts, edit.start)
         if number in line_numbers and "\n" not in text[edit.start : edit.end]:
             by_line.setdefault(number, []).append(edit)
@@ -173,6 +181,27 @@ def _edit_ranges(tokens: Sequence[_Token], text: str, syntax: _Syntax) -> Iterat
             value = text[token.end :].partition("\n")[0].rstrip().rstrip(";").rstrip()
             if value.strip() not in ("", syntax.nothing):
                 yield _Edit(_RANGES, token.end, token.end + len(value), f" {syntax.nothing}")
+
+
+def _exchange(tokens: Sequence[_Token], text: str) -> Iterator[_Edit]:
+    """Exchange the arguments of calls that have two."""
+    for at in range(1, len(tokens) - 1):
+        before, name = tokens[at - 2].text if at > 1 else "", tokens[at - 1]
+        if tokens[at].text != "(" or name.kind != "word" or name.text in _KEYWORDS or before in _DEFINE:
+            continue
+        depth, commas = 0, list[int]()
+        for end in range(at, min(len(tokens), at + _MAX_CALL)):
+            token = tokens[end]
+            if token.kind != "other":
+                depth += (token.text in _OPEN) - (token.text in _CLOSE)
+                commas += [end] if depth == 1 and token.text in (",", "=") else []
+            if depth == 0:
+                break
+        if depth == 0 and len(commas) == 1 and tokens[commas[0]].text == "," and at + 1 < commas[0] < end - 1:
+            start, stop = tokens[at + 1].start, tokens[end - 1].end
+            first, second = text[start : tokens[commas[0] - 1].end], text[tokens[commas[0] + 1].start : stop]
+            if first != second:
+                yield _Edit(_RANGES, start, stop, f"{second}, {first}")
 
 
 def _find_condition(tokens: Sequence[_Token], start: int, ending: str) -> tuple[int, int]:
