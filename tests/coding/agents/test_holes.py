@@ -101,6 +101,21 @@ def test_a_mark_of_the_encoding_stays_and_is_not_part_of_a_line(run, repository)
     assert code == "\ufeffdef add(a, b):\n\treturn a + b"
 
 
+def test_lines_that_the_tests_do_not_name_are_asked_for_too(run, repository):
+    (repository.root / "calc.py").write_text("import math\n\nLIMIT = 9\n\n\ndef add(a, b):\n    return a ^ b\n")
+    test = "import calc\n\n\ndef test_add():\n    assert getattr(calc, 'ad' + 'd')(2, 3) == 5\n    assert calc.LIMIT == 9\n"
+    (repository.root / "test_calc.py").write_text(test)
+    repository.commit("A function without its name")
+    done = run("debug", DEBUG, [SAME], fills=["LIMIT = 9", "def add(a, b):", "return a + b"])
+    assert (done.job.state, done.job.rounds) == ("completed", 4)
+
+
+def test_lines_that_the_tests_use_come_first_and_imports_never():
+    lines = ["import os", "a = 1", "b = 2", "c = 3"]
+    holes = find_holes([Part("a.py", 3, 3), Part("a.py", 1, 4)], lambda _: lines, "")
+    assert [each.line for each in holes] == [3, 2, 4]
+
+
 LINES = st.lists(st.sampled_from(["a = 1", "    return a", "# a", "", '"""a', "if a:", "\tb()", ")"]), max_size=60)
 
 

@@ -10,6 +10,7 @@ Law: the same code gives the same holes in the same order, so a job that continu
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Final, NamedTuple
@@ -31,6 +32,9 @@ SAMPLES: Final = ((0.8, True), (0.8, False), (1.0, True))
 """How each line is asked for after the first time: the temperature, and whether the reply ends with the line. Several replies
 to one prompt cost less than replies to several prompts. The first time, the temperature is 0: most lines come back as they
 were, which costs no tests."""
+
+IMPORT: Final = re.compile(r"(?:import|from|package)\b")
+"""Begins a line that says what a file imports. A model without the line writes any import."""
 
 
 class Hole(NamedTuple):
@@ -108,6 +112,7 @@ def _find_holes(parts: Iterable[Part], read: Callable[[str], Sequence[str]], out
         comment = "".join([f"{mark}{each}\n" for each in output.replace(HOLE, "").splitlines()])
         numbers = [each for each in known[path] if start <= each <= end]
         known[path] = [each for each in known[path] if each not in numbers]
+        numbers = [each for each in numbers if not IMPORT.match(lines[each - 1])]
         for number in numbers:
             line = lines[number - 1]
             content = line.strip()

@@ -356,12 +356,16 @@ class JobWorkspace:
         return {"The tests": format_lines(tests, lines_of), "The code": format_lines(code, lines_of)}
 
     async def find_holes(self, task: str) -> list[Hole]:
-        """Return the lines that a model is asked for one by one, those that the failed tests use first."""
+        """Return the lines that a model is asked for one by one: those that the failed tests use, then others of the files.
+
+        Not all that tests use is found, such as a method of a value whose type is not known.
+        """
         report = self.tests.last
         if report is None or not report.failures:
             return []
         parts, lines_of = await asyncio.to_thread(self._find_parts, f"{task}\n{report.summary}", self.chosen_files)
-        return [*find_holes(parts, lines_of, report.summary)]
+        files = [Part(path, 1, len(lines_of(path))) for path in self.chosen_files]
+        return [*find_holes([*parts, *files], lines_of, report.summary)]
 
     def _find_parts(self, task: str, chosen: Sequence[str]) -> tuple[list[Part], Callable[[str], Sequence[str]]]:
         """Return the parts of files that a task is about, and a function that returns a file's lines."""
