@@ -45,8 +45,8 @@ def test_whole_functions_are_asked_for_again_after_some_lines(run):
     assert done.job.state == "completed"
     assert [HOLE in each for each in done.prompts] == [False, *[True] * BETWEEN, False, True]
     asked = [each.controls for each in done.model.filler.requests]
-    assert [each.temperature for each in asked[:7]] == [0.0] * 3 + [0.8, 0.8, 1.0, 0.8]
-    assert [each.stop for each in asked[3:6]] == [("\n",), ("\n    # Adds.",), ("\n",)]
+    assert [each.temperature for each in asked[:9]] == [0.0] * 5 + [0.8, 0.8, 1.0, 0.8]
+    assert [each.stop for each in asked[5:8]] == [("\n",), ("\n    # Adds.",), ("\n",)]
     assert len({each.seed for each in asked}) == len(asked)
     assert done.model.requests[1].controls.temperature == 0.4
 

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from callboard.coding.agents.small_repairs import MAX_CHANGES, find_repair
+from callboard.coding.agents.small_repairs import MAX_CHANGES, MAX_STOPPED, find_repair
 from callboard.coding.test_runners import TestReport
 
 DEBUG = {"description": "test_add fails"}
@@ -69,7 +69,9 @@ def look(tests, *, seconds=1.0, code=CODE):
 
     async def run(_, __):
         tried.append(files.text)
-        code = int(not tests(files.text))
+        if (passed := tests(files.text)) is None:
+            return TestReport(runner="pytest", command=(), stopped="after 5 s")
+        code = int(not passed)
         return TestReport(runner="pytest", command=(), code=code, passed=1, failed=code, complete=True)
 
     def work():
@@ -107,6 +109,9 @@ def test_the_work_is_bounded_by_changes_and_by_seconds():
     work, _, tried = look(lambda _: False, code=code)
     assert work() is None
     assert len(tried) == MAX_CHANGES
+    work, _, tried = look(lambda _: None, code=code)
+    assert work() is None
+    assert len(tried) == MAX_STOPPED
     work, _, tried = look(lambda _: False, code=code, seconds=-1.0)
     assert work() is None
     assert not tried

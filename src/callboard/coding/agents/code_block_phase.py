@@ -16,7 +16,7 @@ from callboard.coding.agents.holes import Attempts, Hole, drop_fills
 from callboard.coding.agents.phases import Phase
 from callboard.coding.agents.progress import Progress, last_answer
 from callboard.coding.agents.prompts import is_test_file
-from callboard.coding.agents.small_repairs import MAX_CHANGES, MAX_OWN_CHANGES, MAX_RUN, Repair
+from callboard.coding.agents.small_repairs import MAX_CHANGES, MAX_OWN_CHANGES, Repair
 from callboard.coding.job import Notice
 from callboard.core import Canister
 from callboard.providers.local.fill import HOLE
@@ -218,9 +218,8 @@ class CodeBlockPhase:
     async def _find_repair(self, lines: Mapping[str, Sequence[range]], limit: int) -> Repair | None:
         """Find a small change of these lines with which the tests pass, if the tests can judge it."""
         runner, tests = self._runner, self._workspace.tests
-        is_fast = tests.last is not None and tests.last.seconds <= MAX_RUN
         seconds = (runner.deadline - runner.clock()).total_seconds()
-        if not (lines and self._used_lines and tests.is_failing and is_fast and seconds > 0):
+        if not (lines and self._used_lines and tests.is_failing and seconds > 0):
             return None
         self._memory.mutated_files = (*lines,)
         await runner.save()

@@ -28,7 +28,9 @@ MAX_SECONDS: Final = 30.0
 """Seconds for all changes together: two or three replies of a small model."""
 
 MAX_RUN: Final = 5.0
-"""Seconds of a run of the tests with which changes are tried. With slower tests, a reply of the model costs less."""
+"""Seconds of a run of the tests. With slower tests, a reply of the model costs less."""
+MAX_STOPPED: Final = 2
+"""Runs that may be longer and are stopped, because a changed loop may have no end. Then nothing more is tried."""
 
 
 class Repair(NamedTuple):
@@ -44,11 +46,14 @@ async def find_repair(
     workspace: Workspace, lines: Mapping[str, Sequence[range]], limit: int, run: RunTests, seconds: float
 ) -> Repair | None:
     """Find a small change of one of these lines with which all tests pass, among `limit`; None if there is none."""
-    seconds = min(seconds, MAX_SECONDS)
     texts, mutants = await choose_mutants(workspace, lines, limit)
-    tried = try_mutants(workspace, texts, mutants, partial(run, Selection(), seconds), seconds)
-    async with aclosing(tried):
+    run_all = partial(run, Selection(), MAX_RUN)
+    stopped = 0
+    async with aclosing(try_mutants(workspace, texts, mutants, run_all, min(seconds, MAX_SECONDS))) as tried:
         async for path, mutant, report in tried:
             if report.is_good:
                 return Repair(path, mutant.line, mutant.new)
+            stopped += bool(report.stopped)
+            if stopped == MAX_STOPPED:
+                break
     return None
