@@ -9,12 +9,12 @@ from pathlib import Path
 PACKAGE = Path(__file__).parents[1] / "src/callboard"
 BUDGETS = {
     "servers": 17_859,
-    "coding": 15_339,
+    "coding": 15_537,
     "cli": 9_259,
     "wires": 8_850,
     "jobs": 7_435,
     "dialects": 6_530,
-    "providers": 5_153,
+    "providers": 5_156,
     "mcp": 3_812,
     "evaluation": 3_529,
     "sandbox": 3_200,
@@ -35,8 +35,8 @@ BUDGETS = {
     "root": 393,
 }
 """Lines of each room, and of the modules beside the rooms ("root")."""
-FILES = 553
-TEST_LINES = 98_604
+FILES = 554
+TEST_LINES = 98_754
 
 
 def count_lines(folder):
