@@ -24,7 +24,7 @@ async def test_an_editor_starts_it_and_talks_with_it(tmp_path, caplog):
     """What is not the protocol goes to standard error, and the model's request ends with the turn."""
     place = tmp_path / "project"
     place.mkdir()
-    (place / "calc.py").write_text("a - b\n")
+    (place / "calc.py").write_text("a ^ b\n")
     editor = Editor()
 
     replies = [reply_with(EDIT), "Done.", Silence([ReplyStarted(), TextPiece("Once upon")]), SLEEP]
