@@ -9,7 +9,7 @@ from pathlib import Path
 PACKAGE = Path(__file__).parents[1] / "src/callboard"
 BUDGETS = {
     "servers": 17_859,
-    "coding": 15_537,
+    "coding": 15_531,
     "cli": 9_259,
     "wires": 8_850,
     "jobs": 7_435,

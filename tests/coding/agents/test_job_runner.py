@@ -257,7 +257,7 @@ def test_a_fresh_attempt_begins_where_the_first_one_did(run):
     assert "3 == 5" in done.prompts[2].partition("Another answer was not right")[2]
     assert "return a | b" not in done.prompts[2]
     assert [len(request.canisters) for request in done.model.requests] == [2, 2, 2]
-    assert [request.controls.temperature for request in done.model.requests] == [0.0, 0.4, 0.8]
+    assert [request.controls.temperature for request in done.model.requests] == [None, 0.4, 0.8]
     assert not done.model.requests[0].tools
     assert "more" not in done.job.output.diff
     assert (done.job.state, done.job.calls) == ("completed", 2)
@@ -272,7 +272,7 @@ def test_every_second_attempt_does_not_say_why_the_last_one_failed(run):
     first, second, third, fourth = done.prompts
     assert first == second == fourth
     assert "3 == 5" in third.partition("Another answer was not right")[2]
-    assert [request.controls.temperature for request in done.model.requests] == [0.0, 0.4, 0.8, 1.0]
+    assert [request.controls.temperature for request in done.model.requests] == [None, 0.4, 0.8, 1.0]
 
 
 def test_an_answer_that_repeats_tested_code_does_not_count_four_times(run):

@@ -135,7 +135,7 @@ class CodeBlockPhase:
             runner.emit(Notice("asking for single lines"))
         runner.is_filling = hole is not None
         if hole is None:
-            number, rounds = None if is_stronger else attempts.answers, runner.rounds_left(self._phase)
+            number, rounds = 0 if is_stronger else attempts.answers, runner.rounds_left(self._phase)
             make_agent: MakeAgent = partial(runner.agent, self._phase, rounds, runner.context_window(), number)
         else:
             make_agent = partial(runner.fill_agent, attempts.controls)

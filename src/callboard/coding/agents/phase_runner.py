@@ -67,9 +67,8 @@ MAX_REFUSALS: Final = 3
 """Claims of being done that are refused in a row, with nothing changed in between, before a phase is given up."""
 MAX_ATTEMPTS: Final = MAX_REFUSALS
 """Attempts of one model in a phase before a stronger model takes over: as many as end a phase without one."""
-TEMPERATURES: Final = (0.0, 0.4, 0.8, 1.0)
-"""Temperatures of the attempts with code blocks, the last one of all that follow. The first answer is the likeliest one: the
-1.5B model solved 2 of 8 tasks with it, and 1 of 8 with two answers at its own temperature."""
+TEMPERATURES: Final = (None, 0.4, 0.8, 1.0)
+"""Temperatures of the attempts, the last one of all that follow; None is the model's default."""
 MAX_REPEATED: Final = 4
 """Replies that repeat tested code and do not count."""
 _TOLERANCE: Final = timedelta(seconds=1)
@@ -215,7 +214,7 @@ class PhaseRunner:
                 if not (rounds := self.rounds_left(phase)):
                     return
                 self.remember()
-                agent = partial(self.agent, phase, rounds, window, None)
+                agent = partial(self.agent, phase, rounds, window, 0)
                 history = await self.converse(agent, f"{phase.name}-{checks + 1}", prompt, history)
                 if self.pending:
                     return
@@ -467,18 +466,13 @@ class PhaseRunner:
         phase: Phase,
         rounds: int,
         context_window: ContextWindow,
-        attempt: int | None,
+        attempt: int,
         earlier: RunProgress,
     ) -> Agent[str | list[Finding]]:
-        """Return the agent of a run; `earlier` is what the run took in earlier processes, which its limits count.
-
-        `attempt` is the number of an attempt with code blocks, None if the model has its own temperature.
-        """
+        """Return the agent of a run; `earlier` is what the run took in earlier processes, which its limits count."""
         seconds = max((self.deadline - self.clock()).total_seconds(), 1.0) + earlier.seconds
         repository, budget = self.workspace.repository_instructions, self.request.max_cost
-        controls = None
-        if attempt is not None:
-            controls = Controls(temperature=TEMPERATURES[min(attempt, len(TEMPERATURES) - 1)], seed=attempt)
+        temperature = TEMPERATURES[min(attempt, len(TEMPERATURES) - 1)]
         return Agent(
             self._model,
             ensembles=self.workspace.ensembles(phase),
@@ -489,7 +483,7 @@ class PhaseRunner:
                 has_tools=bool(phase.tools),
             ),
             output=FINDINGS if phase.output == "findings" else str,
-            controls=controls,
+            controls=Controls(temperature=temperature, seed=attempt) if temperature is not None else None,
             limits=Limits(
                 rounds=rounds - 1 + earlier.rounds,
                 seconds=seconds,
