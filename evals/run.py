@@ -111,7 +111,7 @@ def _review(output: dict[str, Any]) -> str:
 
 
 def _committed(branch: str, place: Place, handed: Handed) -> Handed:
-    """What is on the branch; the working tree is not asked."""
+    """Return the files of the branch. The working tree is not read."""
     try:
         if not branch or not place.fixture.commits(branch):
             return handed._replace(reason=f"nothing was committed{f' ({handed.reason})' if handed.reason else ''}")
@@ -229,7 +229,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options(parser)
     parser.add_argument(
-        "--escalate", default="", metavar="MODEL", help="a stronger model, for what the model cannot do"
+        "--escalate", default="", metavar="MODEL", help="a stronger model that takes over if the model is stuck"
     )
     given = parser.parse_args()
     agent = partial(callboard, escalate=given.escalate)

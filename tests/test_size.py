@@ -9,12 +9,12 @@ from pathlib import Path
 PACKAGE = Path(__file__).parents[1] / "src/callboard"
 BUDGETS = {
     "servers": 17_859,
-    "coding": 15_531,
+    "coding": 15_540,
     "cli": 9_259,
     "wires": 8_850,
     "jobs": 7_435,
     "dialects": 6_530,
-    "providers": 5_156,
+    "providers": 5_155,
     "mcp": 3_812,
     "evaluation": 3_529,
     "sandbox": 3_200,

@@ -53,7 +53,7 @@ class CodeBlockPhase:
         self._best = BestTests(runner.workspace, runner.task, runner.memory, runner.remember, runner.emit)
         self._attempts = Attempts(max(past.prompts - 1, 0))
         self._used_lines: Sequence[Hole] = ()
-        """Lines of the code that the failing tests use."""
+        """Lines of the code that the failing tests use; none if tests do not judge the answers."""
         self._refused: tuple[str, ...] = ()
         """Why the last answer was refused, for the next prompt for whole functions."""
 
@@ -87,7 +87,7 @@ class CodeBlockPhase:
             memory.fills += hole is not None
             refused, is_better = await self._judge(applier, hole)
             is_first = attempts.number == memory.holes_begin + 1
-            if is_first and runner.missing and not is_better:
+            if is_first and self._used_lines and runner.missing and not is_better:
                 await self._repair_own_code(applier)
             if runner.is_over() and not (self._best.wish and runner.clock() < runner.deadline):
                 return
@@ -184,7 +184,11 @@ class CodeBlockPhase:
             self._memory.repeated += 1
         if await self._is_pending_or_applied(applier):
             return
-        if hole is None and (repair := await self._find_repair(applier.changed_lines(), MAX_CHANGES)):
+        if (
+            hole is None
+            and self._used_lines
+            and (repair := await self._find_repair(applier.changed_lines(), MAX_CHANGES))
+        ):
             await applier.add_line(*repair)
             if await self._is_pending_or_applied(applier):
                 return
@@ -206,11 +210,11 @@ class CodeBlockPhase:
 
     async def _repair_own_code(self, applier: CodeBlockApplier) -> None:
         """Look for a small change of the code that the failing tests use, once the model's first answer has failed."""
-        applier.take_back()
-        self._workspace.tests.mark_changed()
         lines: dict[str, list[range]] = {}
         for each in self._used_lines:
             lines.setdefault(each.path, []).append(range(each.line, each.line + 1))
+        applier.take_back()
+        self._workspace.tests.mark_changed()
         if repair := await self._find_repair(lines, MAX_OWN_CHANGES):
             await applier.add_line(*repair)
             await self._is_pending_or_applied(applier)
@@ -219,7 +223,7 @@ class CodeBlockPhase:
         """Find a small change of these lines with which the tests pass, if the tests can judge it."""
         runner, tests = self._runner, self._workspace.tests
         seconds = (runner.deadline - runner.clock()).total_seconds()
-        if not (lines and self._used_lines and tests.is_failing and seconds > 0):
+        if not (lines and tests.is_failing and seconds > 0):
             return None
         self._memory.mutated_files = (*lines,)
         await runner.save()

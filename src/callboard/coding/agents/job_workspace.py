@@ -363,9 +363,14 @@ class JobWorkspace:
         report = self.tests.last
         if report is None or not report.failures:
             return []
-        parts, lines_of = await asyncio.to_thread(self._find_parts, f"{task}\n{report.summary}", self.chosen_files)
-        files = [Part(path, 1, len(lines_of(path))) for path in self.chosen_files]
-        return [*find_holes([*parts, *files], lines_of, report.summary)]
+        summary = report.summary
+
+        def find() -> list[Hole]:
+            parts, lines_of = self._find_parts(f"{task}\n{summary}", self.chosen_files)
+            files = [Part(path, 1, len(lines_of(path))) for path in self.chosen_files]
+            return [*find_holes([*parts, *files], lines_of, summary)]
+
+        return await asyncio.to_thread(find)
 
     def _find_parts(self, task: str, chosen: Sequence[str]) -> tuple[list[Part], Callable[[str], Sequence[str]]]:
         """Return the parts of files that a task is about, and a function that returns a file's lines."""

@@ -125,7 +125,7 @@ async def try_mutants(
     run: Callable[[], Awaitable[TestReport]],
     seconds: float,
 ) -> AsyncGenerator[tuple[str, Mutant, TestReport], None]:
-    """Run the tests with each mutant in its file, until so many seconds are over."""
+    """Run the tests with each mutant in its file. No run begins after so many seconds."""
     clock = asyncio.get_running_loop().time
     end = clock() + seconds
     for path, mutant in mutants:

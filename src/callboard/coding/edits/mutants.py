@@ -70,7 +70,7 @@ _KEYWORDS: Final = frozenset(
 )
 """Words before a bracket that name no function."""
 _DEFINE: Final = frozenset({"def", "func", "function", ")"})
-"""What is before the name of a function that is defined."""
+"""Tokens before the name of a function in its definition."""
 _MAX_CALL: Final = 60
 """Tokens of the longest call whose arguments are exchanged."""
 _CONDITIONS: Final = frozenset({"if", "elif", "while"})

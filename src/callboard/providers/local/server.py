@@ -104,8 +104,7 @@ class EmbeddedServer:
         # Conversations that are not active. llama.cpp would take up to 8 GB for them.
         settings.cache_ram_mib = min(settings.cache_ram_mib, max(_MIN_IDLE, read_memory().total // 8) >> 20)
         settings.n_ubatch = BATCH
-        # A reply that repeats the prompt, as code that is changed does, is guessed from it: half as fast again, on two
-        # processors. Four replies at once were slower than four with guesses.
+        # Text that repeats the prompt is guessed from it: changed functions are half as fast again on two processors.
         settings.speculative.types = [xllamacpp.common_speculative_type.COMMON_SPECULATIVE_TYPE_NGRAM_SIMPLE]
         settings.slot_save_path = f"{prompts_directory()}{os.sep}"
         settings.api_keys = [self.api_key]
