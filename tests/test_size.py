@@ -27,7 +27,7 @@ BUDGETS = {
     "execution": 1_678,
     "core": 1_401,
     "telemetry": 1_306,
-    "text": 1_299,
+    "text": 1_296,
     "testing": 1_037,
     "profiles": 797,
     "adapters": 737,

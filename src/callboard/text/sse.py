@@ -7,7 +7,7 @@ Law: each byte is read once, and the frames do not depend on the cuts between ch
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Protocol, TypeAlias
+from typing import Any, NoReturn, Protocol, TypeAlias
 
 import msgspec
 
@@ -50,24 +50,24 @@ class SSEDecoder:
         if self._after_return and chunk:
             self._after_return = False
             chunk = chunk.removeprefix(b"\n")
-        if b"\r" in chunk:
+        if _CR in chunk:
             self._after_return = chunk.endswith(b"\r")
             chunk = chunk.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
-        first, *lines = chunk.split(b"\n")
-        if not lines:
-            self._hold(first)
-            return []
-        if self._tail:
-            self._hold(first)
-            first = b"".join(self._tail)
-        tail = lines.pop()
-        self._tail = []
-        self._tail_size = 0
+        lines = chunk.split(b"\n")
+        last = lines.pop()
+        if self._tail and lines:
+            self._hold(lines[0])
+            lines[0] = b"".join(self._tail)
+            self._tail = []
+            self._tail_size = 0
         frames: list[Frame] = []
-        self._line(first, frames)
         for line in lines:
-            self._line(line, frames)
-        self._hold(tail)
+            if line or self._first:
+                self._line(line, frames)
+            else:
+                self._dispatch(frames)
+        if last:
+            self._hold(last)
         return frames
 
     def finish(self, why: str = "stop", /) -> list[Frame]:
@@ -81,10 +81,10 @@ class SSEDecoder:
         return frames
 
     def _hold(self, piece: bytes) -> None:
-        if piece:
-            self._tail.append(piece)
-            self._tail_size += len(piece)
-            self._check(self._tail_size)
+        self._tail.append(piece)
+        self._tail_size += len(piece)
+        if self._tail_size > self._limit:
+            self._refuse()
 
     def _line(self, line: bytes, frames: list[Frame]) -> None:
         if self._first:
@@ -93,35 +93,32 @@ class SSEDecoder:
         if not line:
             self._dispatch(frames)
             return
-        self._check(len(line))
         name, _, value = line.partition(b":")
         value = value.removeprefix(b" ")
-        match name:
-            case b"data":
-                self._data.append(value.decode("utf-8", "replace"))
-                self._data_size += len(value) + 1
-                self._check(self._data_size)
-            case b"event":
-                self._event = value.decode("utf-8", "replace")
-            case b"id" if b"\0" not in value:
-                self._id = value.decode("utf-8", "replace")
-            case _:  # a comment, `retry`, or a field that the standard does not know
-                pass
+        if name == b"data":
+            self._data.append(value.decode("utf-8", "replace"))
+            self._data_size += len(value) + 1
+        elif name == b"event":
+            self._event = value.decode("utf-8", "replace")
+        elif name == b"id" and b"\0" not in value:
+            self._id = value.decode("utf-8", "replace")
+        # Skip comments, `retry`, and fields that the standard does not have.
+        if len(line) > self._limit or self._data_size > self._limit:
+            self._refuse()
 
     def _dispatch(self, frames: list[Frame]) -> None:
-        if self._data:
-            frames.append(Frame(self._event, "\n".join(self._data), self._id))
+        if data := self._data:
+            frames.append(Frame(self._event, data[0] if len(data) == 1 else "\n".join(data), self._id))
             self._data = []
             self._data_size = 0
         self._event = ""
 
-    def _check(self, size: int) -> None:
-        if size > self._limit:
-            raise ProviderError(
-                f"a frame of the stream is larger than {self._limit} bytes",
-                code="too_large",
-                hint="raise the limit if the provider is trusted",
-            )
+    def _refuse(self) -> NoReturn:
+        raise ProviderError(
+            f"a frame of the stream is larger than {self._limit} bytes",
+            code="too_large",
+            hint="raise the limit if the provider is trusted",
+        )
 
 
 class Framer(Protocol):

@@ -189,7 +189,7 @@ class StreamDecoder(BaseStreamDecoder[tuple[Chunk, _Fields | None]]):
             self._signed_off = True
         events: list[core.Event] = []
         for choice in chunk.choices or ():
-            if _is_another(choice.index):
+            if choice.index and _is_another(choice.index):
                 continue  # the reply is the first choice
             if not self._started:
                 self._started = True
@@ -241,16 +241,14 @@ class StreamDecoder(BaseStreamDecoder[tuple[Chunk, _Fields | None]]):
         return self._end(self._reason or "stop") if self._started else self.finish()
 
     def _decode_delta(self, delta: Delta, events: list[core.Event]) -> None:
-        pieces: list[core.Event] = []
-        if reasoning := string(delta.reasoning_content) or string(delta.reasoning):
-            pieces.append(core.ReasoningPiece(reasoning, origin=self._origin))
-        if delta.content:
-            pieces += _content(delta.content)
-        if refusal := string(delta.refusal):
-            pieces.append(core.RefusalPiece(refusal))
+        content = delta.content
+        if type(content) is str and not (delta.reasoning_content or delta.reasoning or delta.refusal):
+            pieces: list[core.Event] = [core.TextPiece(content)] if content else []  # nearly all deltas
+        else:
+            pieces = [*_pieces(delta, self._origin)]
+            self._refused = self._refused or any(isinstance(piece, core.RefusalPiece) for piece in pieces)
         if pieces:
             self._has_content = True
-            self._refused = self._refused or any(isinstance(piece, core.RefusalPiece) for piece in pieces)
             events += self._calls.release()
             events += pieces
         self._signed_off = self._signed_off and not (pieces or delta.tool_calls or delta.function_call)
@@ -299,16 +297,18 @@ def _logprobs(logprobs: Any) -> Iterator[core.Event]:
             yield core.Logprobs(tokens, is_refusal)
 
 
-def _content(content: Any) -> Iterator[core.Event]:
-    if isinstance(content, str):
-        yield core.TextPiece(content)
-    elif isinstance(content, list):
-        for part in content:
-            if isinstance(part, dict):
-                if text := string(part.get("text")):
-                    yield core.TextPiece(text)
-                if refusal := string(part.get("refusal")):
-                    yield core.RefusalPiece(refusal)
+def _pieces(delta: Delta, origin: str) -> Iterator[core.Event]:
+    if reasoning := string(delta.reasoning_content) or string(delta.reasoning):
+        yield core.ReasoningPiece(reasoning, origin=origin)
+    content = delta.content
+    for part in content if isinstance(content, list) else [{"text": content}]:
+        if isinstance(part, dict):
+            if text := string(part.get("text")):
+                yield core.TextPiece(text)
+            if refusal := string(part.get("refusal")):
+                yield core.RefusalPiece(refusal)
+    if refusal := string(delta.refusal):
+        yield core.RefusalPiece(refusal)
 
 
 def _usage(usage: UsageShape) -> core.Usage:
