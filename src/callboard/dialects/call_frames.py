@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from functools import lru_cache
 from operator import itemgetter
@@ -26,10 +27,8 @@ def pass_other_text(state: ParseState, sign: Marker, at: int) -> bool:
     if sign.is_opener or len(sign.text) > 1:
         return False
     buffer = state.buffer
-    if pass_json(state, sign.frames, at):
-        return True
-    if any(head.match(buffer.text, at) for head in _bodies(sign.frames).heads):
-        return False
+    if _may_begin(sign.frames).match(buffer.text, at):
+        return pass_json(state, sign.frames, at)
     buffer.at = at + 1
     return True
 
@@ -145,6 +144,12 @@ def _bodies(frames: tuple[DialectFrame, ...]) -> _Bodies:
     pairs = [(head, each) for each in bodies for head in each[1].heads]
     only_if_named = all(framed[1].declared_only and body.only_if_named for framed, body in bodies)
     return _Bodies([head for head, _ in pairs], [each for _, each in pairs], only_if_named)
+
+
+@lru_cache(maxsize=1024)
+def _may_begin(frames: tuple[DialectFrame, ...]) -> re.Pattern[str]:
+    """Return a pattern for text that begins with a head, or may if more text follows."""
+    return re.compile("|".join([head.source(named=False) for head in _bodies(frames).heads]))
 
 
 def _pass_fence(state: ParseState, frames: Sequence[DialectFrame]) -> Reading[bool]:

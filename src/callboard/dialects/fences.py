@@ -31,19 +31,25 @@ def pass_code_fence(state: ParseState, at: int) -> bool:
     line = _FENCE_LINE.match(buffer.text, at)
     if line is None:
         return False
-    run, label = line[1], line[3].strip().lower()
-    fence = state.text_fence
+    run, fence = line[1], state.text_fence
     if fence is None:
+        label = line[3].strip().lower()
         own, after = markers.fences.get(label), line.end() + 1
         if own is not None and markers.anywhere.find(buffer.text, after) is None and pass_json(state, [own], after):
             state.text_fence = TextFence(run, label in CALL_LABELS)
-            return True
-        if own is not None or label in CALL_LABELS:
+        elif own is not None or label in CALL_LABELS:
             return False
-        state.text_fence = TextFence(run, holds_calls=False)
-    elif fence.is_framing:
+        else:
+            state.text_fence = TextFence(run, holds_calls=False)
+            match = markers.fence_pattern.search(buffer.text, line.end())
+            buffer.at = len(buffer.text) if match is None else match.start()
+        if not buffer.text.startswith(("\n`", "\n~"), buffer.at):
+            return True
+        buffer.at += 1
+        return pass_code_fence(state, buffer.at)  # nearly always the closing line
+    if fence.is_framing:
         return False
-    elif not line[3].strip(_BLANK) and run.startswith(fence.run):
+    if not line[3].strip(_BLANK) and run.startswith(fence.run):
         state.text_fence = None
     else:
         buffer.at = line.end(1)

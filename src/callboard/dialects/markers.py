@@ -188,7 +188,8 @@ def _starts(
     Each alternative begins with one character, so that the search skips to the next of these characters.
     """
     line = "|".join([*(at_line_start.beginnings if at_line_start else ()), fences, r"\Z"])
-    begins = [rf"\n(?=[ \t]{{0,{MAX_RUN}}}+(?:{line}))", *anywhere.beginnings, *map(re.escape, others)]
+    plain = _char_class(f"{at_line_start.first_chars if at_line_start else ''}`~ \t")
+    begins = [rf"\n(?![^{plain}])(?=[ \t]{{0,{MAX_RUN}}}+(?:{line}))", *anywhere.beginnings, *map(re.escape, others)]
     return re.compile("|".join(begins))
 
 

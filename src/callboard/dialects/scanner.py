@@ -94,7 +94,7 @@ def _find_start(state: ParseState, *, line_has_code: bool) -> re.Match[str] | No
     Inline code ends with its line. So backticks matter only before a marker in the same line, and in the last line.
     """
     markers, text, at = state.markers, state.buffer.text, state.buffer.at
-    if state.is_in_code:
+    if state.text_fence is not None and not state.text_fence.holds_calls:
         return markers.fence_pattern.search(text, at)
     if line_has_code:
         return markers.start_or_code_pattern.search(text, at, text.find("\n", at) + 1 or len(text))
@@ -136,9 +136,11 @@ def _read_marker(state: ParseState, marker: Marker) -> Reading[bool]:
 def _pass_line_start(state: ParseState) -> bool:
     """Read the beginning of a line that is certainly text. Return False if the line has to be examined."""
     buffer, markers = state.buffer, state.markers
-    indent = _INDENT.match(buffer.text, buffer.at)
-    at = buffer.at if indent is None else indent.end()
+    at = buffer.at
     char = buffer.text[at : at + 1]
+    if char in " \t":
+        at = _INDENT.match(buffer.text, at).end()  # type: ignore[union-attr]  # it also matches nothing
+        char = buffer.text[at : at + 1]
     if char not in markers.line_first_chars:
         return bool(char)
     if char in "`~":
@@ -170,8 +172,7 @@ def _may_begin_line(state: ParseState) -> Reading[bool]:
     """Return True if the first character of the line may begin a call or a fence. Read nothing."""
     buffer = state.buffer
     while True:
-        indent = _INDENT.match(buffer.text, buffer.at)
-        at = buffer.at if indent is None else indent.end()
+        at = _INDENT.match(buffer.text, buffer.at).end()  # type: ignore[union-attr]  # it also matches nothing
         if at < len(buffer.text):
             return buffer.text[at] in state.markers.line_first_chars
         buffer.emit()
