@@ -8,13 +8,13 @@ from pathlib import Path
 
 PACKAGE = Path(__file__).parents[1] / "src/callboard"
 BUDGETS = {
-    "servers": 17_859,
+    "servers": 17_860,
     "coding": 15_540,
     "cli": 9_259,
     "wires": 8_850,
     "jobs": 7_435,
     "dialects": 6_543,
-    "providers": 5_155,
+    "providers": 5_156,
     "mcp": 3_812,
     "evaluation": 3_529,
     "sandbox": 3_200,
@@ -22,7 +22,7 @@ BUDGETS = {
     "tools": 2_370,
     "configuration": 2_279,
     "schema": 2_011,
-    "modes": 1_969,
+    "modes": 1_971,
     "loop": 1_880,
     "execution": 1_678,
     "core": 1_401,

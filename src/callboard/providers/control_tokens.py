@@ -82,12 +82,12 @@ class EventUnescaper:
         self._arguments: dict[int, Unescaper] = {}
 
     def feed(self, event: core.Event, /) -> list[core.Event]:
-        if isinstance(event, _BESIDE):
-            return [event]
         if isinstance(event, (core.TextPiece, core.RefusalPiece)) or (
             isinstance(event, core.ReasoningPiece) and not event.opaque
         ):
             return self._unescape_piece(event)
+        if isinstance(event, _BESIDE):
+            return [event]
         match event:
             case core.ArgumentsPiece(index=index):
                 unescaper = self._arguments.setdefault(index, Unescaper(self._tokens, in_json=True))

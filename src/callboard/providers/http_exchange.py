@@ -34,7 +34,6 @@ MAX_TEXT = 16 * 1024 * 1024
 _MAX_ERROR = 64 * 1024
 _EXCERPT = 500
 _TEXT_FIELDS: Mapping[type[core.Event], str] = {
-    core.TextPiece: "text",
     core.ReasoningPiece: "text",
     core.RefusalPiece: "text",
     core.ArgumentsPiece: "json",
@@ -202,7 +201,9 @@ class HttpExchange:
             return self._stages.finish()
         events: list[core.Event] = self._stages.feed(chunk)
         for event in events:
-            if field := _TEXT_FIELDS.get(type(event)):
+            if type(event) is core.TextPiece:
+                self._length += len(event.text)
+            elif field := _TEXT_FIELDS.get(type(event)):
                 self._length += len(getattr(event, field))
         limit = self._response.idle_limit
         limit.is_patient = limit.is_patient and all(type(event) in BEFORE_TOKENS for event in events)

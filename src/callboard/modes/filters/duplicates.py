@@ -46,6 +46,8 @@ class DuplicateFilter:
         self._indices = CallIndices()
 
     def feed(self, event: core.Event, /) -> list[core.Event]:
+        if type(event) is core.TextPiece and not self._queue:
+            return [event]
         match event:
             case core.ReplyEnded() | core.ReplyFailed():
                 events = [*self.finish(), event]

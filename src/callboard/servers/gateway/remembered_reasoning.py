@@ -139,11 +139,12 @@ class ReasoningRecorder:
     def feed(self, events: Iterable[Event]) -> None:
         for event in events:
             match event:
+                case TextPiece():
+                    if event.text and self._parts:
+                        self._before_text += self._parts
+                        self._parts = []
                 case ReasoningPiece():
                     self._think(event)
-                case TextPiece() if event.text and self._parts:
-                    self._before_text += self._parts
-                    self._parts = []
                 case InvocationEnded():
                     self._call(event)
                 case _:
