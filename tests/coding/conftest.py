@@ -17,9 +17,9 @@ import pytest
 from msgspec.structs import replace
 from tests.coding.stored import StoredJobs, run_job
 
-from callboard.coding.agents import job_tests
+from callboard.coding.agents import job_tests, job_workspace
 from callboard.coding.agents.job_request import JobRequest, read_logs
-from callboard.coding.test_runners import run_tests
+from callboard.coding.test_runners import Selection, run_tests
 from callboard.configuration import load_settings
 from callboard.core import ArgumentsPiece, InvocationEnded, InvocationStarted, ReplyEnded, ReplyStarted
 from callboard.testing import FakeBackend, ScriptedModel
@@ -41,16 +41,18 @@ NAME = "[user]\n\tname = Ada\n\temail = ada@example.org\n[init]\n\tdefaultBranch
 _reports = {}
 
 
-async def run_tests_once(workspace, *, folder, seconds, digest):
+async def run_tests_once(workspace, selection=None, *, folder, seconds, digest=None):
     """The tests of a job: run, unless they ran on just these files in such a sandbox, and read only.
 
     Many tests begin with the same repository, and mend it in the same way.
     """
+    selection = selection or Selection()
+    digest = digest or (lambda: asyncio.sleep(0, ""))
     files = content_of(workspace.root)
     confinement = repr(workspace.confinement).replace(str(workspace.root.parent), "")
-    key = (files, workspace.sandbox.name, confinement, folder, os.environ["PATH"])
+    key = (files, selection, workspace.sandbox.name, confinement, folder, os.environ["PATH"])
     if key not in _reports:
-        report = await run_tests(workspace, folder=folder, seconds=seconds)
+        report = await run_tests(workspace, selection, folder=folder, seconds=seconds)
         # The end of the output names the folder.
         if report.output_end or content_of(workspace.root) != files:
             return replace(report, digest=await digest())
@@ -77,7 +79,8 @@ def _content(path):
 def quick_tests(monkeypatch):
     """The first Python on PATH is ours, for any other may lack pytest, or be a script that looks for one."""
     monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
-    monkeypatch.setattr(job_tests, "run_tests", run_tests_once)
+    for module in (job_tests, job_workspace):
+        monkeypatch.setattr(module, "run_tests", run_tests_once)
 
 
 def make_request(kind, given, directory, settings, **options):

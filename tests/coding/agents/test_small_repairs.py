@@ -62,29 +62,39 @@ class Files:
 CODE = b"def is_old(age):\n    return age < 18\n"
 
 
-def look(tests, *, seconds=1.0, code=CODE):
-    """Look for a repair of the code; `tests` judges a text."""
+def look(tests, *, seconds=10.0, code=CODE):
+    """Look for repairs of the code; `tests` says how many tests fail with a text, None if they do not end."""
     files = Files(code)
     tried = []
 
     async def run(_, __):
         tried.append(files.text)
-        if (passed := tests(files.text)) is None:
+        if (failed := tests(files.text)) is None:
             return TestReport(runner="pytest", command=(), stopped="after 5 s")
-        code = int(not passed)
-        return TestReport(runner="pytest", command=(), code=code, passed=1, failed=code, complete=True)
+        code = int(failed > 0)
+        return TestReport(runner="pytest", command=(), code=code, passed=1, failed=failed, complete=True)
 
     def work():
-        lines = {"ages.py": [range(1, code.count(b"\n") + 1)]}
+        lines = {"ages.py": range(1, code.count(b"\n") + 1)}
         return asyncio.run(find_repair(SimpleNamespace(files=files), lines, MAX_CHANGES, run, seconds))
 
     return work, files, tried
 
 
 def test_the_change_with_which_the_tests_pass_is_found_and_taken_back():
-    work, files, _ = look(lambda text: b"<= 18" in text)
-    assert tuple(work()) == ("ages.py", 2, "return age <= 18")
+    work, files, _ = look(lambda text: b"<= 18" not in text)
+    assert work() == (("ages.py", 2, "return age <= 18"),)
     assert files.text == CODE
+
+
+def test_a_change_with_which_fewer_tests_fail_stays_while_the_next_is_looked_for():
+    code = b"def first(rows):\n    return rows[1]\n\n\ndef is_old(age):\n    return age < 18\n"
+    work, files, _ = look(lambda text: 2 - (b"rows[0]" in text) - (b"<= 18" in text), code=code)
+    assert work() == (("ages.py", 2, "return rows[0]"), ("ages.py", 6, "return age <= 18"))
+    assert files.text == code
+    work, files, _ = look(lambda text: 2 - (b"rows[0]" in text), code=code)
+    assert work() == ()
+    assert files.text == code
 
 
 def test_each_change_is_taken_back_if_the_tests_cannot_run():
@@ -99,19 +109,20 @@ def test_each_change_is_taken_back_if_the_tests_cannot_run():
 
 def test_a_file_that_is_not_in_utf_8_is_left_alone():
     work, files, tried = look(lambda _: True, code=b"name = 'caf\xe9' + 'x'\n")
-    assert work() is None
-    assert not tried
+    assert work() == ()
+    assert len(tried) == 1
     assert files.text.startswith(b"name")
 
 
 def test_the_work_is_bounded_by_changes_and_by_seconds():
     code = b"x = 1 + 1\n" * 100
-    work, _, tried = look(lambda _: False, code=code)
-    assert work() is None
-    assert len(tried) == MAX_CHANGES
-    work, _, tried = look(lambda _: None, code=code)
-    assert work() is None
-    assert len(tried) == MAX_STOPPED
-    work, _, tried = look(lambda _: False, code=code, seconds=-1.0)
-    assert work() is None
-    assert not tried
+    work, _, tried = look(lambda _: True, code=code)
+    assert work() == ()
+    assert len(tried) == 1 + MAX_CHANGES
+    stops = iter([1])
+    work, _, tried = look(lambda _: next(stops, None), code=code)
+    assert work() == ()
+    assert len(tried) == 1 + MAX_STOPPED
+    work, _, tried = look(lambda _: True, code=code, seconds=-1.0)
+    assert work() == ()
+    assert len(tried) == 1

@@ -21,6 +21,7 @@ from msgspec.structs import replace
 from callboard.coding.agents.code_blocks import CodeBlock, file_of_block, parse_code_blocks
 from callboard.coding.agents.holes import Hole
 from callboard.coding.agents.prompts import is_test_file
+from callboard.coding.agents.small_repairs import Repair
 from callboard.coding.edits.go_imports import fix_go_imports
 from callboard.coding.edits.imports import add_imports
 from callboard.coding.edits.remove_tests import cut_after_assertion, remove_failures
@@ -98,14 +99,14 @@ def _diff_spans(old: list[str], new: list[str]) -> tuple[Span, ...]:
     return tuple(Span(begin + 1, end - begin, to - at) for tag, begin, end, at, to in opcodes if tag != "equal")
 
 
-def _written_lines(spans: Iterable[Span]) -> list[range]:
-    """Return the ranges of the new lines of spans."""
-    ranges, shift = [], 0
+def _written_lines(spans: Iterable[Span]) -> list[int]:
+    """Return the numbers of the new lines of spans."""
+    numbers, shift = list[int](), 0
     for span in spans:
         first = span.start + shift
-        ranges.append(range(first, first + span.added))
+        numbers += range(first, first + span.added)
         shift += span.added - span.removed
-    return ranges
+    return numbers
 
 
 PUT_CODE: Final = "put_code"
@@ -163,9 +164,9 @@ class CodeBlockApplier:
         """The files that the last reply changed."""
         return {path for path, data in self._originals.items() if data != self._read(path)}
 
-    def changed_lines(self) -> dict[str, list[range]]:
+    def changed_lines(self) -> dict[str, list[int]]:
         """Return the lines that the last reply wrote in each file of code."""
-        changed: dict[str, list[range]] = {}
+        changed: dict[str, list[int]] = {}
         for path in sorted(self.changed_files):
             if not is_test_file(path) and self.is_allowed(path):
                 old, new = (
@@ -174,9 +175,10 @@ class CodeBlockApplier:
                 changed[path] = _written_lines(_diff_spans(split_lines(old), split_lines(new)))
         return changed
 
-    async def add_line(self, path: str, line: int, code: str) -> None:
-        """Put a line into the code of the last reply."""
-        await self._run([self._call(path, code, line)])
+    async def add_lines(self, repairs: Iterable[Repair]) -> None:
+        """Put lines into the code of the last reply, one after another."""
+        for path, line, code in repairs:
+            await self._run([self._call(path, code, line)])
 
     def keep(self) -> None:
         """Keep what the last reply changed, whatever the replies after it do."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from callboard.coding.agents.apply_code_blocks import CodeBlockApplier
 from callboard.coding.agents.best_tests import BestTests
-from callboard.coding.agents.holes import Attempts, Hole, drop_fills
+from callboard.coding.agents.holes import MAX_ASKED, Attempts, Hole, drop_fills
 from callboard.coding.agents.phases import Phase
 from callboard.coding.agents.progress import Progress, last_answer
 from callboard.coding.agents.prompts import is_test_file
@@ -154,7 +154,7 @@ class CodeBlockPhase:
         holes = await self._workspace.find_holes(self._runner.task) if "tests" in self._phase.evidence else ()
         self._used_lines = [each for each in holes if applier.is_allowed(each.path)]
         can_fill = self._runner.filler is not None and not self._memory.model
-        return self._used_lines if can_fill else ()
+        return self._used_lines[:MAX_ASKED] if can_fill else ()
 
     async def _judge(self, applier: CodeBlockApplier, hole: Hole | None) -> tuple[tuple[str, ...], bool]:
         """Keep what is the best so far. Return why the answer was refused, and whether fewer tests fail now."""
@@ -187,9 +187,9 @@ class CodeBlockPhase:
         if (
             hole is None
             and self._used_lines
-            and (repair := await self._find_repair(applier.changed_lines(), MAX_CHANGES))
+            and (repairs := await self._find_repair(applier.changed_lines(), MAX_CHANGES))
         ):
-            await applier.add_line(*repair)
+            await applier.add_lines(repairs)
             if await self._is_pending_or_applied(applier):
                 return
         missing, dropped = runner.missing, dict[str, None]()
@@ -210,27 +210,27 @@ class CodeBlockPhase:
 
     async def _repair_own_code(self, applier: CodeBlockApplier) -> None:
         """Look for a small change of the code that the failing tests use, once the model's first answer has failed."""
-        lines: dict[str, list[range]] = {}
+        lines: dict[str, list[int]] = {}
         for each in self._used_lines:
-            lines.setdefault(each.path, []).append(range(each.line, each.line + 1))
+            lines.setdefault(each.path, []).append(each.line)
         applier.take_back()
         self._workspace.tests.mark_changed()
-        if repair := await self._find_repair(lines, MAX_OWN_CHANGES):
-            await applier.add_line(*repair)
+        if repairs := await self._find_repair(lines, MAX_OWN_CHANGES):
+            await applier.add_lines(repairs)
             await self._is_pending_or_applied(applier)
 
-    async def _find_repair(self, lines: Mapping[str, Sequence[range]], limit: int) -> Repair | None:
-        """Find a small change of these lines with which the tests pass, if the tests can judge it."""
+    async def _find_repair(self, lines: Mapping[str, Sequence[int]], limit: int) -> tuple[Repair, ...]:
+        """Find small changes of these lines with which the tests pass, if the tests can judge it."""
         runner, tests = self._runner, self._workspace.tests
         seconds = (runner.deadline - runner.clock()).total_seconds()
         if not (lines and tests.is_failing and seconds > 0):
-            return None
+            return ()
         self._memory.mutated_files = (*lines,)
         await runner.save()
         runner.emit(Notice("trying small changes of the code"))
-        repair = await self._workspace.find_repair(lines, limit, seconds)
+        repairs = await self._workspace.find_repair(lines, limit, seconds)
         tests.mark_changed()
-        return repair
+        return repairs
 
     async def _is_pending_or_applied(self, applier: CodeBlockApplier) -> bool:
         """Check the evidence, unless somebody has to answer a call first; return whether nothing remains to do."""

@@ -20,8 +20,10 @@ from callboard.coding.edits.mutants import find_code_lines
 from callboard.core import Canister, Controls, SupervisorCanister, UserCanister
 from callboard.providers.local.fill import HOLE
 
-MAX_HOLES: Final = 20
-"""Lines that are asked for."""
+MAX_HOLES: Final = 40
+"""Lines that are found."""
+MAX_ASKED: Final = 20
+"""Lines that a model is asked for."""
 BETWEEN: Final = 10
 """Replies with lines between two replies with whole functions."""
 MAX_FILE: Final = 30_000

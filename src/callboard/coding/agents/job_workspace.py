@@ -326,8 +326,8 @@ class JobWorkspace:
         """Run the files of tests against mutants of the parts."""
         return await check_mutants(self.workspace, parts, tests, self._run_tests, self.tests.folder)
 
-    async def find_repair(self, lines: Mapping[str, Sequence[range]], limit: int, seconds: float) -> Repair | None:
-        """Find a small change of one of these lines with which all tests pass, among `limit`."""
+    async def find_repair(self, lines: Mapping[str, Sequence[int]], limit: int, seconds: float) -> tuple[Repair, ...]:
+        """Find small changes of these lines with which all tests pass."""
         return await find_repair(self.workspace, lines, limit, self._run_tests, seconds)
 
     async def _run_tests(self, selection: Selection, seconds: float) -> TestReport:

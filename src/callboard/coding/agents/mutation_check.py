@@ -105,10 +105,7 @@ async def choose_mutants(
 
     Files that are too large, or not in UTF-8, have no mutants.
     """
-    texts: dict[str, str] = {}
-    for path in lines:
-        with suppress(OSError, UnicodeDecodeError):
-            texts[path] = workspace.files.read(path, MAX_FILE).decode("utf-8")
+    texts = read_texts(workspace, lines)
 
     def choose() -> Iterator[tuple[str, Mutant]]:
         for path, text in texts.items():
@@ -116,6 +113,15 @@ async def choose_mutants(
                 yield path, mutant
 
     return texts, await asyncio.to_thread(lambda: [*choose()])
+
+
+def read_texts(workspace: Workspace, paths: Iterable[str]) -> dict[str, str]:
+    """Return the texts of files, without those that are too large or not in UTF-8."""
+    texts: dict[str, str] = {}
+    for path in paths:
+        with suppress(OSError, UnicodeDecodeError):
+            texts[path] = workspace.files.read(path, MAX_FILE).decode("utf-8")
+    return texts
 
 
 async def try_mutants(

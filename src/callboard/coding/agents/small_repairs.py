@@ -11,20 +11,28 @@ and by seconds.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from contextlib import aclosing
 from functools import partial
+from heapq import merge
+from itertools import islice
 from typing import Final, NamedTuple
 
-from callboard.coding.agents.mutation_check import RunTests, choose_mutants, try_mutants
+from callboard.coding.agents.mutation_check import RunTests, read_texts, try_mutants
+from callboard.coding.edits.fixes import USUAL, make_fixes
+from callboard.coding.edits.mutants import Mutant
+from callboard.coding.outlines import find_syntax_error
 from callboard.coding.test_runners import Selection
 from callboard.coding.workspace.workspace import Workspace
 
-MAX_CHANGES: Final = 10
+MAX_CHANGES: Final = 20
 """Changes of an answer that are tried."""
-MAX_OWN_CHANGES: Final = 24
+MAX_OWN_CHANGES: Final = 200
 """Changes of the code as it was that are tried, once."""
-MAX_SECONDS: Final = 30.0
+MAX_STEPS: Final = 3
+"""Changes of one repair."""
+MAX_SECONDS: Final = 60.0
 """Seconds for all changes together: two or three replies of a small model."""
 
 MAX_RUN: Final = 5.0
@@ -43,17 +51,59 @@ class Repair(NamedTuple):
 
 
 async def find_repair(
-    workspace: Workspace, lines: Mapping[str, Sequence[range]], limit: int, run: RunTests, seconds: float
-) -> Repair | None:
-    """Find a small change of one of these lines with which all tests pass, among `limit`; None if there is none."""
-    texts, mutants = await choose_mutants(workspace, lines, limit)
+    workspace: Workspace, lines: Mapping[str, Sequence[int]], limit: int, run: RunTests, seconds: float
+) -> tuple[Repair, ...]:
+    """Find small changes of these lines, one after another, with which all tests pass; () if there are none.
+
+    Each has `limit` candidates. If none passes, the one with the fewest failed tests stays, and the next is looked for;
+    if it repairs a usual fault, before the unlikely ones are tried.
+    """
+    clock = asyncio.get_running_loop().time
+    end = clock() + min(seconds, MAX_SECONDS)
+    originals = read_texts(workspace, lines)
+    texts, numbers = {**originals}, {path: [*each] for path, each in lines.items()}
     run_all = partial(run, Selection(), MAX_RUN)
-    stopped = 0
-    async with aclosing(try_mutants(workspace, texts, mutants, run_all, min(seconds, MAX_SECONDS))) as tried:
-        async for path, mutant, report in tried:
-            if report.is_good:
-                return Repair(path, mutant.line, mutant.new)
-            stopped += bool(report.stopped)
-            if stopped == MAX_STOPPED:
+    before = await run_all()
+    repairs: tuple[Repair, ...] = ()
+    try:
+        while len(repairs) < MAX_STEPS and not before.stopped:
+            ranks, fixes = await asyncio.to_thread(_choose, texts, numbers, limit)
+            tries = iter(ranks)
+            best: tuple[str, Mutant] | None = None
+            stopped = best_rank = 0
+            async with aclosing(try_mutants(workspace, texts, fixes, run_all, end - clock())) as tried:
+                async for path, fix, report in tried:
+                    rank = next(tries)
+                    if report.is_good:
+                        return (*repairs, Repair(path, fix.line, fix.new))
+                    stopped += bool(report.stopped)
+                    if report.complete and not report.errors and report.failed < before.failed:
+                        best, best_rank, before = (path, fix), rank, report
+                    if stopped == MAX_STOPPED or (best and rank > best_rank == USUAL):
+                        break
+            if best is None:
                 break
-    return None
+            path, fix = best
+            repairs += (Repair(path, fix.line, fix.new),)
+            added = fix.new.count("\n")
+            texts[path] = fix.text
+            numbers[path] = [each + added * (each > fix.line) for each in numbers[path]]
+            workspace.files.write(path, fix.text.encode())
+    finally:
+        if repairs:
+            for path, text in originals.items():
+                workspace.files.write(path, text.encode())
+    return ()
+
+
+def _choose(
+    texts: Mapping[str, str], lines: Mapping[str, Sequence[int]], limit: int
+) -> tuple[Sequence[int], Sequence[tuple[str, Mutant]]]:
+    """Return the ranks of the likeliest `limit` fixes of these lines that parse, and the fixes."""
+    each_file = [
+        [(rank, path, fix) for rank, fix in islice(make_fixes(text, path, lines[path]), 2 * limit)]
+        for path, text in texts.items()
+    ]
+    ranked = merge(*each_file, key=lambda each: each[0])
+    parsed = [*islice((each for each in ranked if find_syntax_error(each[2].text, each[1]) is None), limit)]
+    return [rank for rank, _, _ in parsed], [(path, fix) for _, path, fix in parsed]

@@ -84,20 +84,21 @@ class Mutant(NamedTuple):
     line: int
     """The number of the line, from 1, that has the mistake."""
     old: str
-    """The line before, and after, the change."""
+    """The line before the change."""
     new: str
+    """The line after it; several lines if it has become so many."""
     text: str
     """The whole text with the mistake."""
 
 
-class _Token(NamedTuple):
+class Token(NamedTuple):
     kind: str
     text: str
     start: int
     end: int
 
 
-class _Edit(NamedTuple):
+class Edit(NamedTuple):
     rank: int
     start: int
     end: int
@@ -114,19 +115,16 @@ def make_mutants(text: str, path: str, lines: Iterable[range], limit: int) -> li
     if language is None or syntax is None or len(text) > MAX_TEXT:
         return []
     line_numbers = {number for each in lines for number in each}
-    tokens = [
-        _Token(match.lastgroup or "", match[0], match.start(), match.end())
-        for match in _TOKENS[language.name].finditer(text)
-    ]
+    tokens = tokenize(text, language.name)
     starts = [0, *(match.end() for match in re.finditer("\n", text))]
-    by_line: dict[int, list[_Edit]] = {}
-    for edit in sorted([*_edit_tokens(tokens), *_edit_ranges(tokens, text, syntax), *_exchange(tokens, text)]):
+    by_line: dict[int, list[Edit]] = {}
+    for edit in sorted(find_edits(tokens, text, language.name)):
         number = bisect_right(starts, edit.start)
         if number in line_numbers and "\n" not in text[edit.start : edit.end]:
             by_line.setdefault(number, []).append(edit)
     lines_in_order = [[(number, edit) for edit in by_line[number]] for number in sorted(by_line)]
     rounds = [each for row in zip_longest(*lines_in_order) for each in row if each is not None]
-    mutants = (_mutant(text, number, edit) for number, edit in rounds[:MAX_CANDIDATES])
+    mutants = (make_mutant(text, number, edit) for number, edit in rounds[:MAX_CANDIDATES])
     return [*islice((each for each in mutants if find_syntax_error(each.text, path) is None), limit)]
 
 
@@ -139,35 +137,47 @@ def find_code_lines(text: str, path: str) -> list[int]:
     return sorted({bisect_right(starts, each.start()) for each in words})
 
 
+def tokenize(text: str, language: str) -> list[Token]:
+    """Return the tokens of a text in a language of `_SYNTAX`; strings and comments are of the kind `other`."""
+    matches = _TOKENS[language].finditer(text)
+    return [Token(match.lastgroup or "", match[0], match.start(), match.end()) for match in matches]
+
+
+def find_edits(tokens: Sequence[Token], text: str, language: str) -> list[Edit]:
+    """Return the edits of a text that make its mutants."""
+    return [*_edit_tokens(tokens), *_edit_ranges(tokens, text, _SYNTAX[language]), *_exchange(tokens, text)]
+
+
 def describe_mutant(mutant: Mutant) -> str:
     """Return the change of a mutant for a prompt."""
     return f"line {mutant.line}: `{mutant.old}` -> `{mutant.new}`"
 
 
-def _mutant(text: str, number: int, edit: _Edit) -> Mutant:
+def make_mutant(text: str, number: int, edit: Edit) -> Mutant:
     changed = text[: edit.start] + edit.new + text[edit.end :]
     start = text.rfind("\n", 0, edit.start) + 1
-    old, new = text[start:].partition("\n")[0], changed[start:].partition("\n")[0]
+    rest = text[edit.end :].partition("\n")[0]
+    old, new = text[start : edit.end] + rest, text[start : edit.start] + edit.new + rest
     return Mutant(number, old.strip(), new.strip(), changed)
 
 
-def _edit_tokens(tokens: Sequence[_Token]) -> Iterator[_Edit]:
+def _edit_tokens(tokens: Sequence[Token]) -> Iterator[Edit]:
     """Change operators, words and numbers, one at a time."""
     before = ""
     for token in tokens:
         if token.kind == "number" and token.text.isdecimal():
-            yield _Edit(_NUMBERS, token.start, token.end, str(int(token.text) + 1))
+            yield Edit(_NUMBERS, token.start, token.end, str(int(token.text) + 1))
         elif (change := _find_change(token)) is not None and not (token.text in _PREFIXES and before in _BEFORE_VALUE):
-            yield _Edit(change[0], token.start, token.end, change[1])
+            yield Edit(change[0], token.start, token.end, change[1])
         before = token.text
 
 
-def _find_change(token: _Token) -> tuple[int, str] | None:
+def _find_change(token: Token) -> tuple[int, str] | None:
     """Return the rank of the change of a token and what the token becomes, None if it stays."""
     return next(((rank, row[token.text]) for rank, row in enumerate(_CHANGES) if token.text in row), None)
 
 
-def _edit_ranges(tokens: Sequence[_Token], text: str, syntax: _Syntax) -> Iterator[_Edit]:
+def _edit_ranges(tokens: Sequence[Token], text: str, syntax: _Syntax) -> Iterator[Edit]:
     """Negate conditions that have no operator, and return nothing instead of a value."""
     for at, token in enumerate(tokens):
         if token.kind != "word":
@@ -176,14 +186,14 @@ def _edit_ranges(tokens: Sequence[_Token], text: str, syntax: _Syntax) -> Iterat
             start, end = _find_condition(tokens, at + 1, syntax.condition_end)
             if start < end and not any(map(_find_change, tokens[start:end])):
                 first, last = tokens[start].start, tokens[end - 1].end
-                yield _Edit(_RANGES, first, last, syntax.negation.format(text[first:last]))
+                yield Edit(_RANGES, first, last, syntax.negation.format(text[first:last]))
         elif token.text == "return" and syntax.nothing:
             value = text[token.end :].partition("\n")[0].rstrip().rstrip(";").rstrip()
             if value.strip() not in ("", syntax.nothing):
-                yield _Edit(_RANGES, token.end, token.end + len(value), f" {syntax.nothing}")
+                yield Edit(_RANGES, token.end, token.end + len(value), f" {syntax.nothing}")
 
 
-def _exchange(tokens: Sequence[_Token], text: str) -> Iterator[_Edit]:
+def _exchange(tokens: Sequence[Token], text: str) -> Iterator[Edit]:
     """Exchange the arguments of calls that have two."""
     for at in range(1, len(tokens) - 1):
         before, name = tokens[at - 2].text if at > 1 else "", tokens[at - 1]
@@ -201,10 +211,10 @@ def _exchange(tokens: Sequence[_Token], text: str) -> Iterator[_Edit]:
             start, stop = tokens[at + 1].start, tokens[end - 1].end
             first, second = text[start : tokens[commas[0] - 1].end], text[tokens[commas[0] + 1].start : stop]
             if first != second:
-                yield _Edit(_RANGES, start, stop, f"{second}, {first}")
+                yield Edit(_RANGES, start, stop, f"{second}, {first}")
 
 
-def _find_condition(tokens: Sequence[_Token], start: int, ending: str) -> tuple[int, int]:
+def _find_condition(tokens: Sequence[Token], start: int, ending: str) -> tuple[int, int]:
     """Return the range of the tokens of a condition; an empty range if there is none."""
     depth = 0
     inner = ending == ")"

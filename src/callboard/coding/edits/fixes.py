@@ -1,0 +1,186 @@
+"""Make fixes: copies of faulty code with one small change each, which often repairs such code.
+
+Theory: most faults are of a few kinds, such as a list that is shared, a call without `await`, or a rounding of the wrong
+sort. `fix_patterns` has what such code looks like and what it becomes. For a wrong name or a missing call, the other
+names of the file are tried.
+
+Laws: a fix differs from the text in one range of one line. The same text gives the same fixes, the likely ones first.
+The work is linear in the text and in the number of lines.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache
+from itertools import islice
+from typing import Final
+
+from callboard.coding.edits.fix_patterns import (
+    BUILTINS,
+    CHANGES,
+    IDIOMS,
+    IMPORTED,
+    NO_VALUE,
+    OTHERS,
+    REGULAR_EXPRESSIONS,
+    TEXTS,
+    VALUE,
+    Row,
+)
+from callboard.coding.edits.mutants import MAX_TEXT, Edit, Mutant, Token, find_edits, make_mutant, tokenize
+from callboard.coding.outlines.languages import find_language
+
+MAX_NAMES: Final = 6
+"""Names that stand for one name, and functions that are put around one value."""
+MAX_LINE: Final = 160
+"""Characters of the longest line that is fixed. Some patterns take time that grows with the square of a line."""
+MAX_EDITS: Final = 100
+"""Fixes of one line."""
+
+USUAL, _CHANGE, _CALL, _NAMED = range(4)
+"""Ranks: the fix of a usual fault, another small change, a function around a value, another name."""
+_TARGET: Final = re.compile(rf"(?<=[(,\[{{ ])(?=({VALUE})(?:[),\]}};]|$))", re.MULTILINE)
+"""A value that a function may be put around."""
+_PAIR: Final = re.compile(rf"(?=\(({VALUE}), ({VALUE})\))")
+_REGULAR: Final = re.compile(r"\\[bdswBDSW.]|\[\^|\(\?[:=!<P]|[\].)][*+]")
+"""What lines with a regular expression have."""
+_DEFINITION: Final = re.compile(
+    r"\s*(?:export |default |async )*(?:def|class|func|function|type|package|import|from)\b"
+)
+_DEFINED: Final = re.compile(
+    r"^(?:from .+ |)import ([^\n]+)|^(?:export |async )*(?:def|function|func|const) (\w+)(?= ?\(| = (?:async )?\()",
+    re.MULTILINE,
+)
+"""What a file imports, and the functions that it defines."""
+_CALLED: Final = re.compile(r"(?<![.\w])([^\W\d]\w*)\(")
+_ERROR: Final = re.compile(r"\b[A-Z]\w*(?:Error|Exception)\b")
+_WORDS: Final = (re.compile(r"(?<![\w.])[^\W\d]\w*(?![\w(])"), re.compile(r"(?<=\w\.)[^\W\d]\w*(?![\w(])"))
+"""Names of values, and of attributes."""
+
+
+def make_fixes(text: str, path: str, lines: Sequence[int]) -> Iterator[tuple[int, Mutant]]:
+    """Make the fixes of these lines, from 1, each with its rank: likely fixes have a low rank.
+
+    The order is that of the ranks, then that of the lines. There are none for a language that is not known here.
+    """
+    language = find_language(path)
+    if language is None or language.name not in IDIOMS or len(text) > MAX_TEXT:
+        return
+    starts = [0, *(match.end() for match in re.finditer("\n", text))]
+    order = {number: index for index, number in reversed([*enumerate(lines)]) if 0 < number <= len(starts)}
+    tokens = tokenize(text, language.name)
+    edits: list[tuple[int, int, Edit]] = []
+    for edit in find_edits(tokens, text, language.name):
+        number = bisect_right(starts, edit.start)
+        if (
+            number in order
+            and "\n" not in text[edit.start : edit.end]
+            and not _DEFINITION.match(text, starts[number - 1])
+        ):
+            edits.append((_CHANGE, order[number], edit))
+    places = [each.start for each in tokens]
+    fixer = _Fixer(text, language.name)
+    for number, index in order.items():
+        start = starts[number - 1]
+        end = starts[number] - 1 if number < len(starts) else len(text)
+        if end - start <= MAX_LINE:
+            first = max(bisect_left(places, start) - 1, 0)  # a text of several lines may begin before the line
+            found = fixer.fix_line(start, end, tokens[first : bisect_left(places, end)])
+            edits += [(each.rank, index, each) for each in islice(found, MAX_EDITS)]
+    edits.sort(key=lambda each: each[:2])
+    seen: set[tuple[int, str]] = set()
+    for rank, index, edit in edits:
+        mutant = make_mutant(text, lines[index], edit)
+        if mutant.new != mutant.old and (mutant.line, mutant.new) not in seen:
+            seen.add((mutant.line, mutant.new))
+            yield rank, mutant
+
+
+class _Fixer:
+    """Finds the edits of lines of one text."""
+
+    def __init__(self, text: str, language: str) -> None:
+        self._text = text
+        self._language = language
+        names = [match[1] or match[2] for match in _DEFINED.finditer(text)]
+        self._functions = [
+            name for each in names for name in re.findall(r"\w+" if language == "go" else r"\b[a-z]\w*", each)
+        ]
+        self._errors = [*dict.fromkeys(_ERROR.findall(text))][:MAX_NAMES]
+        self._names = [[(match.start(), match[0]) for match in pattern.finditer(text)] for pattern in _WORDS]
+
+    def fix_line(self, start: int, end: int, tokens: Sequence[Token]) -> Iterator[Edit]:
+        """Return the edits of the line between these places, whose tokens these are."""
+        text, groups = self._text, _groups(self._language)
+        strings = [range(each.start, each.end) for each in tokens if each.kind == "other"]
+
+        def is_code(place: int) -> bool:
+            return not any(place in each for each in strings)
+
+        yield from self._apply(IDIOMS[self._language], USUAL, start, end, is_code)
+        yield from self._apply(CHANGES, _CHANGE, start, end, is_code)
+        if _DEFINITION.match(text, start, end):
+            return
+        if _REGULAR.search(text, start, end):
+            yield from self._apply(REGULAR_EXPRESSIONS, _CHANGE, start, end, lambda _: True)
+        for token in tokens:
+            if token.kind == "number" and token.text.isdecimal() and token.text != "0":
+                yield Edit(_CHANGE, token.start, token.end, str(int(token.text) - 1))
+            for other in groups.get(token.text, ()) if token.kind == "word" else ():
+                yield Edit(_CHANGE, token.start, token.end, other)
+        yield from self._call(start, end)
+        for pattern, known in zip(_WORDS, self._names, strict=True):
+            nearest = sorted(known, key=lambda each: abs(each[0] - start))
+            names = [*dict.fromkeys(name for _, name in nearest if not NO_VALUE.match(name))][: MAX_NAMES + 1]
+            for match in pattern.finditer(text, start, end):
+                if not NO_VALUE.match(match[0]) and is_code(match.start()):
+                    yield from (Edit(_NAMED, match.start(), match.end(), each) for each in names if each != match[0])
+
+    def _apply(
+        self, rows: Sequence[Row], rank: int, start: int, end: int, is_code: Callable[[int], bool]
+    ) -> Iterator[Edit]:
+        text = self._text
+        after = text.find("\n", end + 1)
+        for pattern, replacements in _compile(rows):
+            for match in pattern.finditer(text, start, after if after > 0 else len(text)):
+                if match.end() > end or not (is_code(match.start()) or match[0] in TEXTS):
+                    continue
+                for each in replacements:
+                    is_known = all(name in text for name in IMPORTED.findall(each))
+                    if is_known and ("await " not in each or "async" in text):
+                        new = match.expand(each)
+                        names = self._errors if "ERROR" in each else ("",)
+                        yield from (
+                            Edit(rank, match.start(), match.end(), new.replace("ERROR", name)) for name in names
+                        )
+
+    def _call(self, start: int, end: int) -> Iterator[Edit]:
+        """Put functions around values: those that the line calls, then others of the file."""
+        near = _CALLED.findall(self._text, start, end)
+        for name in [*dict.fromkeys([*near, *self._functions, *BUILTINS[self._language]])][:MAX_NAMES]:
+            rank = _CHANGE if name in near else _CALL
+            if NO_VALUE.match(name):
+                continue
+            for match in _TARGET.finditer(self._text, start, end):
+                if not NO_VALUE.match(match[1]):
+                    yield Edit(rank, match.start(1), match.end(1), f"{name}({match[1]})")
+            for match in _PAIR.finditer(self._text, start, end):
+                yield Edit(rank, match.start(1), match.end(2), f"{name}({match[1]}), {name}({match[2]})")
+
+
+@cache
+def _compile(rows: Sequence[Row]) -> Sequence[tuple[re.Pattern[str], Sequence[str]]]:
+    return [(re.compile(row[0], re.MULTILINE), row[1:]) for row in rows]
+
+
+@cache
+def _groups(language: str) -> Mapping[str, Sequence[str]]:
+    """Return the names that are taken for each name."""
+    others: dict[str, dict[str, None]] = {}
+    for group in OTHERS[language].split(";"):
+        names = group.split()
+        for name in names:
+            others.setdefault(name, {}).update(dict.fromkeys(each for each in names if each != name))
+    return {name: (*each,) for name, each in others.items()}

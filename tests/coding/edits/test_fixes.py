@@ -1,0 +1,94 @@
+"""Code with a usual fault has the right code among its first fixes."""
+
+import pytest
+
+from callboard.coding.edits.fixes import MAX_EDITS, MAX_LINE, make_fixes
+
+SUFFIXES = {"python": "py", "javascript": "js", "go": "go"}
+FAULTS = [
+    # A language, a line with a fault, the line without it, and what else is in the file.
+    ("python", "for each in self.jobs:", "for each in list(self.jobs):", "class A:"),
+    ("python", "return self.items", "return self.items.copy()", ""),
+    ("python", "def add(item, to=[]):", "def add(item, to=None):\n    to = [] if to is None else to", ""),
+    ("python", "rows = [[0] * width] * height", "rows = [[0] * width for _ in range(height)]", ""),
+    ("python", "return send(item)", "return await send(item)", "import asyncio"),
+    ("python", "return max(len(each) for each in rows)", "return max((len(each) for each in rows), default=0)", ""),
+    ("python", "if not limit:", "if limit is None:", ""),
+    ("python", "return count[name] + 1", "return count.get(name, 0) + 1", ""),
+    ("python", "day = at.replace(tzinfo=zone)", "day = at.astimezone(zone)", ""),
+    ("python", "return datetime.now()", "return datetime.now(timezone.utc)", "from datetime import timezone"),
+    ("python", "return total // size + 1", "return -(-total // size)", ""),
+    ("python", "return int(price * 100)", "return round(price * 100)", ""),
+    ("python", "with open(path) as file:", 'with open(path, encoding="utf-8") as file:', ""),
+    ("python", "except KeyError:", "except SettingsError:", "class SettingsError(Exception):"),
+    ("python", "if name.startswith(end):", "if name.endswith(end):", ""),
+    ("python", 'found = re.search(r"<(.*)>", text)', 'found = re.search(r"<(.*?)>", text)', "import re"),
+    ("python", "return items[1:count]", "return items[1:count + 1]", ""),
+    ("python", "return start + 2", "return start + 1", ""),
+    ("python", 'return f"<b>{name}</b>"', 'return f"<b>{escape(name)}</b>"', "from html import escape"),
+    ("javascript", "for (const each of queue) {", "for (const each of [...queue]) {", ""),
+    ("javascript", "return this.items;", "return [...this.items];", ""),
+    ("javascript", "return initial ?? BLANK;", "return structuredClone(initial ?? BLANK);", ""),
+    ("javascript", "return load(name);", "return await load(name);", "async function load(name) {}"),
+    ("javascript", "const size = given || 10;", "const size = given ?? 10;", ""),
+    ("javascript", "return day.getDate();", "return day.getUTCDate();", ""),
+    ("javascript", "return total / size;", "return Math.ceil(total / size);", ""),
+    ("javascript", "numbers.sort();", "numbers.sort((a, b) => a - b);", ""),
+    ("javascript", "return `q=${text}`;", "return `q=${encode(text)}`;", "const encode = (text) => text;"),
+    ("javascript", "return far(one, two);", "return far(radians(one), radians(two));", "import { radians } from 'r'"),
+    ("go", "return s.items", "return append(s.items[:0:0], s.items...)", ""),
+    ("go", "past = append(now, last)", "past = append(now[:len(now):len(now)], last)", ""),
+    ("go", "return sum / count", "return (sum + count - 1) / count", ""),
+    ("go", "if err == ErrClosed {", "if errors.Is(err, ErrClosed) {", 'import "errors"'),
+    ("go", "if strings.HasPrefix(path, end) {", "if strings.HasSuffix(path, end) {", 'import "strings"'),
+    ("go", "return left.Start < right.End", "return left.Start < right.Start", ""),
+]
+
+
+def fix(language, line, other=""):
+    return [each.new for _, each in make_fixes(f"{other}\n{line}\n", f"a.{SUFFIXES[language]}", [2])]
+
+
+def test_usual_faults_are_fixed():
+    missing = [(line, right) for language, line, right, other in FAULTS if right not in fix(language, line, other)]
+    assert not missing
+
+
+def test_likely_fixes_come_first_and_then_the_lines_in_their_order():
+    text = "def total(items):\n    return items\n\n\ndef size(items):\n    return len(items) + 1\n"
+    fixes = [*make_fixes(text, "a.py", [6, 2])]
+    ranks = [rank for rank, _ in fixes]
+    assert ranks == sorted(ranks)
+    assert [each.line for rank, each in fixes if rank == ranks[0]] == [6, 2, 2]
+    assert next(each.line for rank, each in fixes if rank > ranks[0]) == 6
+    assert fixes == [*make_fixes(text, "a.py", [6, 2])]
+
+
+def test_a_fix_changes_one_line():
+    text = "def total(items):\n    for each in items:\n        yield each + 1\n"
+    lines = text.splitlines()
+    for _, each in make_fixes(text, "a.py", [1, 2, 3]):
+        assert each.old == lines[each.line - 1].strip()
+        assert each.new != each.old
+        indent = lines[each.line - 1][: -len(each.old)]
+        changed = [*lines[: each.line - 1], indent + each.new, *lines[each.line :], ""]
+        assert each.text == "\n".join(changed)
+
+
+@pytest.mark.parametrize("line", ['say("a - b is not None")  # [1:2] and 1 < 2', '"""for each in items:"""'])
+def test_texts_and_comments_stay(line):
+    for _, each in make_fixes(f"{line}\n", "a.py", [1]):
+        assert line.removeprefix("say(").replace(")", "") in each.new.replace(")", "")
+
+
+def test_names_that_the_file_does_not_have_are_not_used():
+    assert not any("timezone" in each for each in fix("python", "return datetime.now()"))
+    assert not any("await" in each for each in fix("python", "return send(item)"))
+    assert not any("errors.Is" in each for each in fix("go", "if err == ErrClosed {"))
+
+
+def test_the_work_is_bounded():
+    assert not fix("python", f"return {'a + ' * MAX_LINE}1")[MAX_EDITS * 2 :]
+    assert len(fix("python", f"a.{'b(c).' * 24}d()")) <= MAX_EDITS
+    assert not [*make_fixes("a := 1 + 1\n", "a.rb", [1])]
+    assert not [*make_fixes("a = 1 + 1\n", "a.py", [0, 3])]
