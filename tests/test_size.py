@@ -9,7 +9,7 @@ from pathlib import Path
 PACKAGE = Path(__file__).parents[1] / "src/callboard"
 BUDGETS = {
     "servers": 17_860,
-    "coding": 15_540,
+    "coding": 15_998,
     "cli": 9_259,
     "wires": 8_850,
     "jobs": 7_435,
@@ -35,8 +35,8 @@ BUDGETS = {
     "root": 393,
 }
 """Lines of each room, and of the modules beside the rooms ("root")."""
-FILES = 554
-TEST_LINES = 98_754
+FILES = 556
+TEST_LINES = 98_862
 
 
 def count_lines(folder):

@@ -1,7 +1,7 @@
-"""Repair code with one small change, which no model writes: an operator, a number, a condition, exchanged arguments.
+"""Repair code with small changes that no model writes.
 
-Small models often write the right code with such a mistake, and some faults are one. A change costs one run of the tests,
-much less than a reply.
+Many faults are of a few kinds, and small models often write the right code with one small mistake. A change costs one run
+of the tests, which is much less than a reply.
 
 Source: Debroy and Wong, "Using Mutation to Automatically Suggest Fixes for Faulty Programs", 2010.
 
@@ -33,7 +33,7 @@ MAX_OWN_CHANGES: Final = 200
 MAX_STEPS: Final = 3
 """Changes of one repair."""
 MAX_SECONDS: Final = 60.0
-"""Seconds for all changes together: two or three replies of a small model."""
+"""Seconds for all changes together: three replies of a small model, in which over 100 runs of fast tests fit."""
 
 MAX_RUN: Final = 5.0
 """Seconds of a run of the tests. With slower tests, a reply of the model costs less."""
@@ -42,12 +42,12 @@ MAX_STOPPED: Final = 2
 
 
 class Repair(NamedTuple):
-    """A line with which the tests pass."""
+    """What takes the place of a line, so that the tests pass."""
 
     path: str
     line: int
     code: str
-    """The line, without its indentation."""
+    """The code, whose first line has no indentation."""
 
 
 async def find_repair(
