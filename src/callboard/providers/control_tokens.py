@@ -28,17 +28,15 @@ def escape_request(request: core.Request, tokens: ControlTokens) -> core.Request
     """The request without control tokens; the same object if it has none."""
     choice = request.tool_choice
     canisters = [_escape_canister(each, tokens) for each in request.canisters]
-    tools = tuple(
-        [
-            _replace_fields(each, **{field: map_texts(getattr(each, field), tokens.escape) for field in _TOOL_FIELDS})
-            for each in request.tools
-        ]
-    )
+    declared = [{field: getattr(each, field) for field in _TOOL_FIELDS} for each in request.tools]
+    escaped, namespaces = map_texts((declared, request.namespaces), tokens.escape)
     return _replace_fields(
         request,
         canisters=request.canisters if all(map(is_, canisters, request.canisters)) else tuple(canisters),
-        tools=request.tools if all(map(is_, tools, request.tools)) else tools,
-        namespaces=map_texts(request.namespaces, tokens.escape),
+        tools=request.tools
+        if escaped is declared
+        else tuple([_replace_fields(each, **fields) for each, fields in zip(request.tools, escaped, strict=True)]),
+        namespaces=namespaces,
         tool_choice=_replace_fields(choice, name=tokens.escape(choice.name))
         if isinstance(choice, core.NamedTool)
         else choice,

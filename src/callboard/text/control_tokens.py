@@ -140,15 +140,21 @@ class Unescaper:
 def map_texts(value: Any, change: Callable[[str], str]) -> Any:
     """Return a JSON value with its texts and keys changed; the same object if nothing changes.
 
-    It is not recursive, because a model or a client may nest a value as deep as Python's own limit.
+    `change` is first called with all texts at once, separated by NUL, because most values have nothing to change.
+    The function is not recursive, because a model or a client may nest a value as deep as Python's own limit.
     """
     containers: list[Any] = []
+    texts: list[str] = []
     todo = [value]
     while todo:
         each = todo.pop()
-        if isinstance(each, (dict, list, tuple)):
+        if isinstance(each, str):
+            texts.append(each)
+        elif isinstance(each, (dict, list, tuple)):
             containers.append(each)
-            todo += each.values() if isinstance(each, dict) else each
+            todo += (*each, *each.values()) if isinstance(each, dict) else each
+    if change(joined := "\0".join(texts)) == joined:
+        return value
     done: dict[int, Any] = {}
 
     def map_value(item: Any) -> Any:
