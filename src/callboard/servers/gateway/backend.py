@@ -294,11 +294,11 @@ class Backend:
 
     def listed_model(self, name: str, owner: str = "") -> ListedModel:
         """Return the facts about a model. A context window of the settings replaces the listed one."""
-        listed = self._names(owner).models.get(name, ListedModel())
+        listed = self._names(owner).models.get(name) or ListedModel()
         if self.settings.local:
             return ListedModel(context=get_plan(self._make_model(name, "")).context_tokens)
-        facts = {**facts_for(name, self._profiles), **self.settings.facts}
-        return listed._replace(context=facts.get("context_tokens") or listed.context)
+        context = {**facts_for(name, self._profiles), **self.settings.facts}.get("context_tokens")
+        return listed._replace(context=context) if context else listed
 
     def serving_model(self, name: str, owner: str = "") -> ListedModel:
         """Return the facts about the model that serves a name: a server with one model serves every name with it."""

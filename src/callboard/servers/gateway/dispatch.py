@@ -269,14 +269,14 @@ def strip_attribution(request: Request, settings: BackendSettings, resolution: R
     Since 2.1.29 the line is `x-anthropic-billing-header: …; cch=…;`. It differs in each request, and only Anthropic
     reads it. A prompt that begins differently each time is never cached (claude-code-router#1220, sglang#28522).
     """
-    if is_anthropic(settings, resolution):
-        return request
     index = next((i for i, each in enumerate(request.canisters) if isinstance(each, SupervisorCanister)), 0)
     first = request.canisters[index] if request.canisters else None
     if not isinstance(first, SupervisorCanister) or not first.content:
         return request
     part = first.content[0]
     if not isinstance(part, TextualContent) or (match := _ATTRIBUTION.match(part.text)) is None:
+        return request
+    if is_anthropic(settings, resolution):
         return request
     text = part.text[match.end() :]
     content = (*((replace(part, text=text),) if text else ()), *first.content[1:])
