@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
+from types import TracebackType
 from typing import Final
 
 _MAX_PATIENCE: Final = 3600.0
@@ -27,27 +28,39 @@ class IdleLimit:
     def watch(self) -> AbstractAsyncContextManager[object]:
         """Return what raises TimeoutError if the body of its `async with` is silent for too long."""
         if self.is_patient and self._is_alive is not None:
-            return self._watch_patiently(self._is_alive)
+            return _PatientTimeout(self.seconds, self._is_alive, self._end)
         return asyncio.timeout(self.seconds)
 
-    @asynccontextmanager
-    async def _watch_patiently(self, is_alive: Callable[[], Awaitable[bool]]) -> AsyncIterator[None]:
-        loop = asyncio.get_running_loop()
-        pending: list[asyncio.TimerHandle | asyncio.Task[None]] = []
-        async with asyncio.timeout(None) as limit:
 
-            async def probe() -> None:
-                if loop.time() < self._end and await is_alive():
-                    wait()
-                else:
-                    limit.reschedule(loop.time())
+class _PatientTimeout:
+    """A timeout that starts again for as long as `is_alive` says so, until `end`."""
 
-            def wait() -> None:
-                pending[:] = [loop.call_later(self.seconds, lambda: pending.append(loop.create_task(probe())))]
+    def __init__(self, seconds: float, is_alive: Callable[[], Awaitable[bool]], end: float) -> None:
+        self._seconds = seconds
+        self._is_alive = is_alive
+        self._end = end
+        self._loop = asyncio.get_running_loop()
+        self._timeout = asyncio.timeout(None)
+        self._pending: asyncio.TimerHandle | asyncio.Task[None]
 
-            wait()
-            try:
-                yield
-            finally:
-                for each in pending:
-                    each.cancel()
+    async def __aenter__(self) -> None:
+        await self._timeout.__aenter__()
+        self._wait()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._pending.cancel()
+        await self._timeout.__aexit__(kind, error, trace)
+
+    def _wait(self) -> None:
+        self._pending = self._loop.call_later(self._seconds, self._begin_probe)
+
+    def _begin_probe(self) -> None:
+        self._pending = self._loop.create_task(self._probe())
+
+    async def _probe(self) -> None:
+        if self._loop.time() < self._end and await self._is_alive():
+            self._wait()
+        else:
+            self._timeout.reschedule(self._loop.time())
