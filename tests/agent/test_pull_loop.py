@@ -3,7 +3,6 @@
 import asyncio
 import inspect
 import sys
-from contextlib import asynccontextmanager
 from types import SimpleNamespace
 
 from tests.tables import table
@@ -39,6 +38,8 @@ class Response:
         self._chunks = iter([CHUNK, CHUNK, END])
         self._counts = counts
 
+    def close(self): ...
+
     async def next_chunk(self):
         await asyncio.sleep(0)
         self._counts.append(generators())
@@ -49,9 +50,8 @@ class Transport:
     def __init__(self, counts):
         self._counts = counts
 
-    @asynccontextmanager
-    async def post(self, url, **_):
-        yield Response(self._counts)
+    async def ask(self, method, url, **_):
+        return Response(self._counts)
 
     async def aclose(self):
         pass

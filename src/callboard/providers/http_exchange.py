@@ -8,7 +8,6 @@ events of the second answer replace the refusal.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from msgspec.structs import replace
@@ -115,10 +114,9 @@ class HttpExchange:
         self._observer = observer
         self._passes_refusals = observer is not None and observer.passes_refusals
         self._learns = learns
-        self._connection = AsyncExitStack()
         self._step: Callable[[], Awaitable[list[core.Event]]] | None = self._prepare
         self._prepared: PreparedRequest
-        self._response: HttpResponse
+        self._response: HttpResponse | None = None
         self._stages: core.Pipe | Passage | None = None
         self._length = 0
         self._span: InferenceSpan | None = None
@@ -133,7 +131,11 @@ class HttpExchange:
             if self._span is not None:
                 self._span.end()
         finally:
-            await self._connection.aclose()
+            self._close()
+
+    def _close(self) -> None:
+        if self._response is not None:
+            self._response.close()
 
     async def next_batch(self) -> list[core.Event]:
         """The next events that arrived together; an empty list when there are no more."""
@@ -145,7 +147,7 @@ class HttpExchange:
                 return []
         except ProviderError as error:
             self._step = None
-            await self._connection.aclose()
+            self._close()
             failed = core.ReplyFailed(error.party, error.code, str(error), error.excerpt)
             ends = [failed] if self._stages is None else self._stages.finish("cut")
             events = [failed if isinstance(event, core.ReplyFailed) else event for event in ends]
@@ -164,10 +166,10 @@ class HttpExchange:
 
     async def _send(self) -> list[core.Event]:
         headers = self._headers if self._span is None else {**self._headers, **self._span.headers}
-        response = await self._connection.enter_async_context(self._current.post(self._prepared, headers))
+        self._response = response = await self._current.post(self._prepared, headers)
         if self._observer is not None:
             self._observer.on_answer(self._current, self._prepared, self._plan, response)
-        self._step, self._response = None, response
+        self._step = None
         if response.status != 200:
             return await self._read_refusal(response)
         is_stream = response.content_type == "text/event-stream"
@@ -189,7 +191,7 @@ class HttpExchange:
         return self._observer.open_passage(self._current.wire, context, self._request)
 
     async def _receive(self) -> list[core.Event]:
-        if self._stages is None:
+        if self._stages is None or self._response is None:
             raise AssertionError
         chunk = await self._response.next_chunk()
         if self._observer is not None:
@@ -215,7 +217,7 @@ class HttpExchange:
         failed = self._current.wire.decode_error(response.status, await self._read(response, _MAX_ERROR))
         other = self._current.taught_by(failed, response.status, self._request, self._plan) if self._learns else None
         if other is not None:
-            await self._connection.aclose()
+            self._close()
             self._current, self._step = other, self._prepare
             return []
         tools = self._prepared.adapted.tools

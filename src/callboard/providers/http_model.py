@@ -8,7 +8,6 @@ endpoint answers passes the stages of `stages`, from left to right. `HttpExchang
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from copy import copy
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -269,26 +268,18 @@ class HttpModel:
             dropped = (*dropped, "response_format")
         return prepared._replace(dropped=dropped)
 
-    def post(self, prepared: PreparedRequest, headers: Mapping[str, str]) -> AbstractAsyncContextManager[HttpResponse]:
-        """Return the endpoint's answer to `prepared`, sent with `headers`, while the `async with` lasts."""
-        answer = self.transport.post(
+    async def post(self, prepared: PreparedRequest, headers: Mapping[str, str]) -> HttpResponse:
+        """Return the endpoint's answer to `prepared`, sent with `headers`. The caller closes it."""
+        if self._server is not None and self.resolution.profile.saves_prompts:
+            await self._server.prompts.prepare(self.transport, prepared.encoded.body)
+        return await self.transport.ask(
+            "POST",
             self.base_url + self.wire.path(prepared.adapted),
             headers={**self.headers, **headers} if headers else self.headers,
             body=self._body(prepared.encoded),
             on_retry=self._tell_retry,
             server=self.base_url.removesuffix("/v1"),
         )
-        return answer if self._server is None else self._post_prepared(prepared, answer)
-
-    @asynccontextmanager
-    async def _post_prepared(
-        self, prepared: PreparedRequest, answer: AbstractAsyncContextManager[HttpResponse]
-    ) -> AsyncGenerator[HttpResponse]:
-        """Restore or save the fixed part of the prompt of a local model, then post."""
-        if self._server is not None and self.resolution.profile.saves_prompts:
-            await self._server.prompts.prepare(self.transport, prepared.encoded.body)
-        async with answer as response:
-            yield response
 
     def _encode(self, request: core.Request, plan: Plan) -> PreparedRequest:
         facts = self.resolution.profile

@@ -14,7 +14,7 @@ import os
 import random
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from contextlib import asynccontextmanager, closing, suppress
 from datetime import UTC, datetime
 from functools import lru_cache, partial
 from itertools import count
@@ -75,6 +75,10 @@ class HttpResponse:
         self._position = 0
         """Start of the next chunk in the received bytes."""
         self._size = _LEAST
+
+    def close(self) -> None:
+        """Close the connection, unless the body was read to its end."""
+        self._response.close()
 
     async def next_chunk(self) -> bytes:
         """The body's next bytes, decompressed; none at its end. Their sizes mean nothing."""
@@ -160,7 +164,8 @@ class Transport:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._proxies: dict[str, str | None] = {}
 
-    def post(
+    @asynccontextmanager
+    async def post(
         self,
         url: str,
         *,
@@ -168,38 +173,20 @@ class Transport:
         body: bytes,
         on_retry: OnRetry | None = None,
         server: str = "",
-    ) -> AbstractAsyncContextManager[HttpResponse]:
-        """Return the answer to a POST, while the `async with` lasts.
+    ) -> AsyncIterator[HttpResponse]:
+        """Return the answer to a POST, while the `async with` lasts. The arguments and errors are as in `ask`."""
+        with closing(
+            await self.ask("POST", url, headers=headers, body=body, on_retry=on_retry, server=server)
+        ) as answer:
+            yield answer
 
-        Connection failures and `statuses` are retried with growing pauses or those that Retry-After or retry-after-ms
-        ask for, unless x-should-retry says otherwise. Every other status, and the last of those, is a response. If a
-        kept connection closes without an answer, the request is sent again at once. That does not count as an attempt,
-        and `on_retry` is not called.
-
-        Args:
-            url: The URL.
-            headers: The headers.
-            body: The body.
-            on_retry: Called before each retry.
-            server: Root URL of a server. While it shows a sign of life, its silence has no limit, until the caller ends
-                the patience of the answer's `idle_limit`.
-
-        Returns:
-            The answer, as a context manager.
-
-        Raises ProviderError with the code `unreachable` (no connection, or it was closed without an answer), `timeout`,
-        or `malformed` (the answer is not HTTP); CallerError if the URL or a header cannot be sent.
-        """
-        return self._ask("POST", url, headers, body, on_retry, server)
-
-    def get(
+    @asynccontextmanager
+    async def get(
         self, url: str, *, headers: Mapping[str, str], on_retry: OnRetry | None = None
-    ) -> AbstractAsyncContextManager[HttpResponse]:
-        """Return the answer to a GET of `url` with `headers`, while the `async with` lasts.
-
-        `on_retry` is as in `post`.
-        """
-        return self._ask("GET", url, headers, None, on_retry)
+    ) -> AsyncIterator[HttpResponse]:
+        """Return the answer to a GET, while the `async with` lasts. The arguments and errors are as in `ask`."""
+        with closing(await self.ask("GET", url, headers=headers, on_retry=on_retry)) as answer:
+            yield answer
 
     async def connect(self, url: str) -> None:
         """Open a connection to the URL's host and close it. With a proxy, do nothing.
@@ -237,16 +224,35 @@ class Transport:
                         return True
         return False
 
-    @asynccontextmanager
-    async def _ask(  # noqa: PLR0917  # what `post` and `get` share
+    async def ask(
         self,
         method: str,
         url: str,
+        *,
         headers: Mapping[str, str],
-        body: bytes | None,
-        on_retry: OnRetry | None,
+        body: bytes | None = None,
+        on_retry: OnRetry | None = None,
         server: str = "",
-    ) -> AsyncIterator[HttpResponse]:
+    ) -> HttpResponse:
+        """Return the answer to a request. The caller closes it.
+
+        Connection failures and `statuses` are retried with growing pauses or those that Retry-After or retry-after-ms
+        ask for, unless x-should-retry says otherwise. Every other status, and the last of those, is a response. If a
+        kept connection closes without an answer, the request is sent again at once. That does not count as an attempt,
+        and `on_retry` is not called.
+
+        Args:
+            method: The method.
+            url: The URL.
+            headers: The headers.
+            body: The body.
+            on_retry: Called before each retry.
+            server: Root URL of a server. While it shows a sign of life, its silence has no limit, until the caller ends
+                the patience of the answer's `idle_limit`.
+
+        Raises ProviderError with the code `unreachable` (no connection, or it was closed without an answer), `timeout`,
+        or `malformed` (the answer is not HTTP); CallerError if the URL or a header cannot be sent.
+        """
         import aiohttp  # noqa: PLC0415 - costs 100 ms, on first use
 
         parts = _split(url)
@@ -284,11 +290,8 @@ class Transport:
             if on_retry is not None:
                 on_retry(attempt, why, pause)
             await self._sleep(pause)
-        try:
-            again = overload_delay(response.status, response.headers, self._clock())
-            yield HttpResponse(response, where, idle_limit, again)
-        finally:
-            response.close()
+        again = overload_delay(response.status, response.headers, self._clock())
+        return HttpResponse(response, where, idle_limit, again)
 
     async def _send(  # noqa: PLR0917  # called once
         self,
