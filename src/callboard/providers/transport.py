@@ -15,11 +15,13 @@ import random
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
 from contextlib import asynccontextmanager, closing, suppress
+from contextvars import ContextVar
 from datetime import UTC, datetime
-from functools import lru_cache, partial
+from functools import cache, lru_cache, partial
 from itertools import count
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from urllib.parse import SplitResult, urlsplit
+from weakref import WeakSet
 
 from callboard.core import Clock
 from callboard.errors import CallboardError, CallerError, ProviderError
@@ -35,9 +37,10 @@ from callboard.providers.retries import (
 )
 
 if TYPE_CHECKING:
-    from types import SimpleNamespace
+    from asyncio import BaseProtocol
 
-    from aiohttp import ClientResponse, ClientSession, TraceConfig
+    from aiohttp import ClientResponse, ClientSession, TCPConnector
+    from aiohttp.connector import Connection
 
 OnRetry: TypeAlias = Callable[[int, str, float], None]
 """Told before each retry: the number of the attempt that failed, why it did, the seconds until the next."""
@@ -50,6 +53,8 @@ _WHOLE = 1024 * 1024
 _SIGNS_OF_LIFE = ("/health", "/api/version")
 """Paths that local servers answer with 200 while they read a prompt: llama.cpp, vLLM and SGLang; Ollama."""
 _PROBE_SECONDS = 10.0
+_IS_KEPT: Final[ContextVar[bool]] = ContextVar("is_kept", default=False)
+"""True if the connection on which this task sent its last request has been used before."""
 
 
 class HttpResponse:
@@ -318,7 +323,6 @@ class Transport:
 
         while True:
             data = body if body is None or len(body) <= _WHOLE else io.BytesIO(body)
-            connection = _Connection()
             try:
                 async with idle_limit.watch():
                     return await self._client().request(
@@ -328,14 +332,13 @@ class Transport:
                         data=data,
                         proxy=proxy,
                         allow_redirects=False,
-                        trace_request_ctx=connection,
                     )
             except TimeoutError as error:
                 if isinstance(error, aiohttp.ClientError):
                     raise
                 raise aiohttp.SocketTimeoutError from None
             except aiohttp.ClientConnectionError as error:
-                if not connection.is_reused or not is_closed_unanswered(error):
+                if not _IS_KEPT.get() or not is_closed_unanswered(error):
                     raise
 
     def _client(self) -> ClientSession:
@@ -346,10 +349,9 @@ class Transport:
         if self._session is None or self._loop is not loop:
             self._loop = loop
             self._session = aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(limit=0),
+                connector=_connector()(),
                 cookie_jar=aiohttp.DummyCookieJar(),
                 timeout=aiohttp.ClientTimeout(connect=self._connect_timeout, sock_read=None),
-                trace_configs=[_trace_connections()],
             )
         return self._session
 
@@ -369,26 +371,26 @@ class Transport:
         return ProviderError(message, code=fault.code, path=where, hint=fault.hint)
 
 
-class _Connection:
-    """The connection on which a request was sent last, as far as aiohttp's traces tell."""
-
-    is_reused = False
-
-
-def _trace_connections() -> TraceConfig:
-    """Traces that note in a request's `_Connection` whether it is a kept one."""
+@cache
+def _connector() -> Callable[[], TCPConnector]:
+    """Return a class of connectors that note in `_IS_KEPT` whether the connection of a request is a kept one."""
     import aiohttp  # noqa: PLC0415 - costs 100 ms, on first use
 
-    async def note_reused(_session: ClientSession, context: SimpleNamespace, _event: object) -> None:
-        context.trace_request_ctx.is_reused = True
+    class Connector(aiohttp.TCPConnector):
+        def __init__(self) -> None:
+            super().__init__(limit=0)
+            self._used: WeakSet[BaseProtocol] = WeakSet()
 
-    async def note_new(_session: ClientSession, context: SimpleNamespace, _event: object) -> None:
-        context.trace_request_ctx.is_reused = False  # it was True if aiohttp sent a GET again
+        async def connect(self, *args: Any, **options: Any) -> Connection:
+            _IS_KEPT.set(False)
+            connection = await super().connect(*args, **options)
+            if connection.protocol in self._used:
+                _IS_KEPT.set(True)
+            elif connection.protocol is not None:
+                self._used.add(connection.protocol)
+            return connection
 
-    traces = aiohttp.TraceConfig()
-    traces.on_connection_reuseconn.append(note_reused)
-    traces.on_connection_create_start.append(note_new)
-    return traces
+    return Connector
 
 
 @lru_cache(256)
