@@ -5,6 +5,7 @@ With several workers, the metrics cover all of them, through the directory in PR
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
@@ -20,20 +21,18 @@ class Metrics:
         self._registry = CollectorRegistry()
         self._tools = tool_metrics()
         options: dict[str, Any] = {"registry": self._registry}
-        self._requests = Counter(
-            "callboard_requests",
-            "Requests by front, backend and outcome",
-            ["front", "backend", "end"],
-            **options,
+        requests = Counter(
+            "callboard_requests", "Requests by front, backend and outcome", ["front", "backend", "end"], **options
         )
-        self._seconds = Histogram(
-            "callboard_request_seconds",
-            "Seconds from the request to the end of the reply",
-            ["front"],
-            buckets=_SECONDS,
-            **options,
+        what = "Seconds from the request to the end of the reply"
+        seconds = Histogram("callboard_request_seconds", what, ["front"], buckets=_SECONDS, **options)
+        tokens = Counter("callboard_tokens", "Tokens that backends counted", ["backend", "kind"], **options)
+        # `labels` takes a lock to find what it has made once, and never forgets it.
+        self._requests, self._seconds, self._tokens = (
+            cache(requests.labels),
+            cache(seconds.labels),
+            cache(tokens.labels),
         )
-        self._tokens = Counter("callboard_tokens", "Tokens that backends counted", ["backend", "kind"], **options)
         self._cost = Counter(
             "callboard_cost_dollars", "Cost of replies in US dollars, if the price is known", ["backend"], **options
         )
@@ -64,13 +63,13 @@ class Metrics:
         self, front: str, backend: str, end: str, seconds: float, usage: Usage, *, cost: float | None = None
     ) -> None:
         self._open.dec()
-        self._requests.labels(front, backend, end).inc()
-        self._seconds.labels(front).observe(seconds)
+        self._requests(front, backend, end).inc()
+        self._seconds(front).observe(seconds)
         if cost:
             self._cost.labels(backend).inc(cost)
         for kind in TOKEN_KINDS:
             if count := getattr(usage, kind):
-                self._tokens.labels(backend, kind).inc(count)
+                self._tokens(backend, kind).inc(count)
 
     def set_breaker(self, backend: str, *, is_open: bool) -> None:
         self._breakers.labels(backend).set(is_open)
