@@ -68,7 +68,7 @@ class ReasoningMemory:
     def recorder(self, owner: str, request: Request, *, unsigned: bool) -> ReasoningRecorder:
         """Return a recorder for a reply to the request. If `unsigned`, it records reasoning without a signature too."""
         words = next((each.text for each in reversed(request.canisters) if isinstance(each, UserCanister)), "")
-        return ReasoningRecorder(self, owner, _digest(words), unsigned=unsigned)
+        return ReasoningRecorder(self, owner, words, unsigned=unsigned)
 
     def remember(self, key: bytes, thought: _Thought) -> None:
         self._forget(key)
@@ -127,7 +127,7 @@ class ReasoningMemory:
 class ReasoningRecorder:
     """Remembers the reasoning of one reply."""
 
-    def __init__(self, thoughts: ReasoningMemory, owner: str, words: bytes, *, unsigned: bool) -> None:
+    def __init__(self, thoughts: ReasoningMemory, owner: str, words: str, *, unsigned: bool) -> None:
         self._thoughts = thoughts
         self._owner = owner
         self._words = words
@@ -162,7 +162,7 @@ class ReasoningRecorder:
         self._before_text, self._parts = [], []
         if thought.signed or (self._unsigned and (thought.first or thought.near)):
             call = InvocationCanister(ended.identifier, ended.name, ended.arguments, ended.raw)
-            self._thoughts.remember(_key(self._owner, self._words, call), thought)
+            self._thoughts.remember(_key(self._owner, _digest(self._words), call), thought)
 
 
 def _join_pieces(thoughts: Iterable[Sequence[ReasoningPiece]]) -> Parts:
