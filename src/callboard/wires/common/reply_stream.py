@@ -72,6 +72,8 @@ class BaseStreamDecoder(Generic[Payload]):
     def feed(self, payload: str, /) -> list[core.Event]:
         if self._over or not payload:
             return []
+        if payload.startswith(DONE):
+            return self._done()
         try:
             decoded = self.decode_payload(payload)
         except (msgspec.MsgspecError, RecursionError, UnicodeError) as error:
@@ -103,9 +105,7 @@ class BaseStreamDecoder(Generic[Payload]):
         """The end of a reply that failed."""
 
     def _feed_odd(self, payload: str, error: Exception) -> list[core.Event]:
-        """Return the events of a frame that is not a payload: `[DONE]`, or JSON with a surrogate that another frame may complete."""
-        if payload.startswith(DONE):
-            return self._done()
+        """Return the events of a frame that is not a payload, such as JSON with a surrogate that another frame completes."""
         if isinstance(error, msgspec.MsgspecError):
             from callboard.text.surrogates import join_halves  # noqa: PLC0415 - few frames have one
 
