@@ -57,10 +57,9 @@ class Watcher:
         self._parser = Parser(tools, dialect, start_in_reasoning=inside, identify=identify)
         self._check: EchoFilter | None = None
         if sources is not None:
-            drops = [drop for each in (dialect, *dialect.alternatives) for drop in each.ignored]
             create_call = partial(TextCall, dialect=dialect, tools=None if tools is None else tuple(tools))
             to_text = quoted_calls == "text"
-            self._check = EchoFilter(sources, create_call, to_text=to_text, piece_type=watched, drops=drops)
+            self._check = EchoFilter(sources, create_call, to_text=to_text, piece_type=watched, dialect=dialect)
         self._watched = watched
         self._may_be_opaque = watched is core.ReasoningPiece
         self._place: Literal["text", "reasoning"] = "reasoning" if watched is core.ReasoningPiece else "text"

@@ -198,13 +198,13 @@ class TextCall:
 
 
 class EchoFilter(msgspec.Struct, eq=False):
-    """Marks the echoes among a parser's calls. With `to_text` they become text: a `piece_type`, without the `drops`."""
+    """Marks the echoes among a parser's calls. With `to_text` they become text: a `piece_type`, without what `dialect` ignores."""
 
     sources: Sources
     create_call: Callable[..., TextCall]
     to_text: bool
     piece_type: type[core.TextPiece | core.ReasoningPiece]
-    drops: Sequence[str] = ()
+    dialect: Dialect
     text: list[str] = []
     begin: int = 0
     """The offset of `text`."""
@@ -271,8 +271,9 @@ class EchoFilter(msgspec.Struct, eq=False):
             return []
         span, self.rest = (self.rest, end), None
         text = self._text_at(span)
-        for each in self.drops:
-            text = text.replace(each, "")
+        for each in (self.dialect, *self.dialect.alternatives):
+            for ignored in each.ignored:
+                text = text.replace(ignored, "")
         return [self.piece_type(text, offsets=span)] if text else []
 
     def _text_at(self, span: tuple[int, int] | None) -> str:
