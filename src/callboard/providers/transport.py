@@ -167,7 +167,7 @@ class Transport:
         self._clock = clock
         self._session: ClientSession | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._proxies: dict[str, str | None] = {}
+        self._proxies: dict[tuple[str, str], str | None] = {}
 
     @asynccontextmanager
     async def post(
@@ -356,7 +356,7 @@ class Transport:
         return self._session
 
     def _proxy(self, parts: SplitResult) -> str | None:
-        origin = f"{parts.scheme}://{parts.netloc}"
+        origin = parts.scheme, parts.netloc
         if origin not in self._proxies:
             self._proxies[origin] = _proxy_of(parts)
         return self._proxies[origin]
@@ -421,6 +421,7 @@ def _unsendable(where: str) -> CallerError:
     )
 
 
+@lru_cache(256)
 def _without_secrets(parts: SplitResult) -> str:
     """The URL without user, password, query and fragment."""
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
