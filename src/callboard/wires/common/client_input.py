@@ -7,6 +7,7 @@ name is letters and digits of any script and a few signs; characters that could 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping
 from typing import Any, TypeVar
 
@@ -16,7 +17,7 @@ from callboard.errors import CallerError
 
 LONGEST = 500
 """Characters of a model's name. Names of files, such as vLLM and llama.cpp have them, are names of models as well."""
-_SIGNS = frozenset("-_.:/@+=,~()[] ")
+_WRONG = re.compile(r"[^\w\-.:/@+=,~()\[\] ]|\.\.")
 Shape = TypeVar("Shape")
 
 _encode = msgspec.json.Encoder().encode
@@ -83,7 +84,6 @@ def check_model_name(name: str) -> None:
         raise CallerError("no model is named", path="model")
     if len(name) > LONGEST:
         raise CallerError(f"a name of {len(name)} characters", path="model", hint=f"at most {LONGEST} are taken")
-    wrong = next((each for each in name if not (each.isalnum() or each in _SIGNS)), ".." if ".." in name else "")
-    if wrong:
+    if wrong := _WRONG.search(name):
         hint = "letters, digits and - _ . : / @ + = , ~ ( ) [ ] are"
-        raise CallerError(f"{wrong!a} is in no model's name", path="model", hint=hint)
+        raise CallerError(f"{wrong[0]!a} is in no model's name", path="model", hint=hint)
