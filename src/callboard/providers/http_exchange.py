@@ -80,9 +80,6 @@ class ExchangeObserver:
     def on_frame(self, data: str) -> None:
         """The data of a frame of a stream."""
 
-    def on_text(self, text: str) -> None:
-        """A piece of the reply's text, before calls are found in it."""
-
 
 class HttpExchange:
     """The events of one answer, batch by batch. Leaving its `async with` closes the connection.
@@ -232,7 +229,7 @@ class HttpExchange:
         if data.lstrip().startswith(b"{"):
             if passage is not None and (passed := passage.whole(data)):
                 return passed
-            events = self._current.decode(data, self._prepared, self._plan, self._observer)
+            events = self._current.decode(data, self._prepared, self._plan)
         else:
             kind = response.content_type or "something without a type"
             what = f"the answer is no reply but {kind}" if data.strip() else "the answer is empty"
@@ -271,21 +268,6 @@ class SSEPayloads:
         return [frame.data]
 
     def finish(self, why: core.Why = "stop", /) -> list[str]:
-        return []
-
-
-class TextTap:
-    """A Stage that changes nothing and shows an observer the text of a reply, as the model wrote it."""
-
-    def __init__(self, observer: ExchangeObserver) -> None:
-        self._observer = observer
-
-    def feed(self, event: core.Event, /) -> list[core.Event]:
-        if isinstance(event, core.TextPiece):
-            self._observer.on_text(event.text)
-        return [event]
-
-    def finish(self, why: core.Why = "stop", /) -> list[core.Event]:
         return []
 
 

@@ -26,7 +26,7 @@ from callboard.profiles.control_tokens import control_tokens
 from callboard.providers import lessons
 from callboard.providers.adapt_request import adapt_body, adapt_request, encode_request
 from callboard.providers.control_tokens import EventUnescaper, escape_request
-from callboard.providers.http_exchange import ExchangeObserver, HttpExchange, SSEPayloads, TextTap
+from callboard.providers.http_exchange import ExchangeObserver, HttpExchange, SSEPayloads
 from callboard.providers.restore_arguments import ArgumentRestorer, spell_names
 from callboard.providers.transport import HttpResponse, Transport
 from callboard.text.sse import SSEDecoder
@@ -341,19 +341,14 @@ class HttpModel:
     # The way back.
 
     def stages(self, prepared: PreparedRequest, plan: Plan, observer: ExchangeObserver | None) -> core.Pipe:
-        """Return the stages from bytes to events for the reply to `prepared` by `plan`.
-
-        `observer` sees each of them.
-        """
+        """Return the stages from bytes to events for the reply to `prepared` by `plan`. `observer` sees each frame."""
         decoder = self.wire.stream_decoder(self.decode_context(prepared))
-        return pipe(SSEDecoder(), SSEPayloads(observer), decoder, *self._event_stages(prepared, plan, observer))
+        return pipe(SSEDecoder(), SSEPayloads(observer), decoder, *self._event_stages(prepared, plan))
 
-    def decode(
-        self, data: bytes, prepared: PreparedRequest, plan: Plan, observer: ExchangeObserver | None = None
-    ) -> list[core.Event]:
-        """Return the events of a whole reply `data` to `prepared` by `plan`. `observer` sees each of them."""
+    def decode(self, data: bytes, prepared: PreparedRequest, plan: Plan) -> list[core.Event]:
+        """Return the events of a whole reply `data` to `prepared` by `plan`."""
         events = self.wire.decode_response(data, self.decode_context(prepared))
-        for stage in self._event_stages(prepared, plan, observer):
+        for stage in self._event_stages(prepared, plan):
             events = [out for event in events for out in stage.feed(event)]
         return events
 
@@ -378,14 +373,10 @@ class HttpModel:
             origin=self.resolution.model,
         )
 
-    def _event_stages(
-        self, prepared: PreparedRequest, plan: Plan, observer: ExchangeObserver | None
-    ) -> tuple[core.Stage[core.Event, core.Event], ...]:
+    def _event_stages(self, prepared: PreparedRequest, plan: Plan) -> tuple[core.Stage[core.Event, core.Event], ...]:
         """Find calls in text, then give all calls as their tools were declared, and as if nothing was escaped."""
         request = prepared.request
         stages = self._watchers(request, plan, prepared.encoded.names)
-        if observer is not None:
-            stages = (TextTap(observer), *stages)
         if prepared.encoded.rewritten:
             stages = (*stages, ArgumentRestorer(prepared.encoded))
         facts = self.resolution.profile
