@@ -82,7 +82,7 @@ class ExchangeObserver:
 
 
 class HttpExchange:
-    """The events of one answer, batch by batch. Leaving its `async with` closes the connection.
+    """The events of one answer, batch by batch. Leaving its `with` closes the connection.
 
     Args:
         model: Encodes the request, opens the connection, makes the stages.
@@ -120,10 +120,10 @@ class HttpExchange:
         if switch.recorder is not None:
             self._span = InferenceSpan(model, request)
 
-    async def __aenter__(self) -> Self:
+    def __enter__(self) -> Self:
         return self
 
-    async def __aexit__(self, *_: object) -> None:
+    def __exit__(self, *_: object) -> None:
         try:
             if self._span is not None:
                 self._span.end()

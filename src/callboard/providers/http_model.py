@@ -165,7 +165,7 @@ class HttpModel:
                 observer=observer,
                 learns=observer is None or not observer.passes_refusals or is_retry,
             )
-            async with exchange:
+            with exchange:
                 while events := await exchange.next_batch():
                     if check is None:
                         yield events
