@@ -70,7 +70,6 @@ class Parser:
         self._state.buffer.base = offset
         self._count = self._calls.count
         self._reading = scan(self._state, thinking=self._thinking)
-        next(self._reading)
 
     @property
     def dialect(self) -> Dialect:
@@ -101,7 +100,7 @@ class Parser:
         try:
             while True:
                 self._reading.throw(EndOfText())
-        except StopIteration:
+        except (StopIteration, EndOfText):  # the second if no text was fed
             pass
         if state.missed is not None and self._calls.count == self._count:
             state.buffer.out.append(state.missed)
