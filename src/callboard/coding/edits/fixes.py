@@ -29,7 +29,7 @@ from callboard.coding.edits.fix_patterns import (
     VALUE,
     Row,
 )
-from callboard.coding.edits.mutants import MAX_TEXT, Edit, Mutant, Token, find_edits, make_mutant, tokenize
+from callboard.coding.edits.mutants import MAX_TEXT, Edit, Mutant, CodeToken, find_edits, make_mutant, tokenize
 from callboard.coding.outlines.languages import find_language
 
 MAX_NAMES: Final = 6
@@ -87,8 +87,8 @@ def make_fixes(text: str, path: str, lines: Sequence[int]) -> Iterator[tuple[int
         end = starts[number] - 1 if number < len(starts) else len(text)
         if end - start <= MAX_LINE:
             first = max(bisect_left(places, start) - 1, 0)  # a text of several lines may begin before the line
-            found = fixer.fix_line(start, end, tokens[first : bisect_left(places, end)])
-            edits += [(each.rank, index, each) for each in islice(found, MAX_EDITS)]
+            line_edits = fixer.fix_line(start, end, tokens[first : bisect_left(places, end)])
+            edits += [(each.rank, index, each) for each in islice(line_edits, MAX_EDITS)]
     edits.sort(key=lambda each: each[:2])
     seen: set[tuple[int, str]] = set()
     for rank, index, edit in edits:
@@ -111,7 +111,7 @@ class _Fixer:
         self._errors = [*dict.fromkeys(_ERROR.findall(text))][:MAX_NAMES]
         self._names = [[(match.start(), match[0]) for match in pattern.finditer(text)] for pattern in _WORDS]
 
-    def fix_line(self, start: int, end: int, tokens: Sequence[Token]) -> Iterator[Edit]:
+    def fix_line(self, start: int, end: int, tokens: Sequence[CodeToken]) -> Iterator[Edit]:
         """Return the edits of the line between these places, whose tokens these are."""
         text, groups = self._text, _groups(self._language)
         strings = [range(each.start, each.end) for each in tokens if each.kind == "other"]

@@ -91,7 +91,7 @@ class Mutant(NamedTuple):
     """The whole text with the mistake."""
 
 
-class Token(NamedTuple):
+class CodeToken(NamedTuple):
     kind: str
     text: str
     start: int
@@ -137,13 +137,13 @@ def find_code_lines(text: str, path: str) -> list[int]:
     return sorted({bisect_right(starts, each.start()) for each in words})
 
 
-def tokenize(text: str, language: str) -> list[Token]:
+def tokenize(text: str, language: str) -> list[CodeToken]:
     """Return the tokens of a text in a language of `_SYNTAX`; strings and comments are of the kind `other`."""
     matches = _TOKENS[language].finditer(text)
-    return [Token(match.lastgroup or "", match[0], match.start(), match.end()) for match in matches]
+    return [CodeToken(match.lastgroup or "", match[0], match.start(), match.end()) for match in matches]
 
 
-def find_edits(tokens: Sequence[Token], text: str, language: str) -> list[Edit]:
+def find_edits(tokens: Sequence[CodeToken], text: str, language: str) -> list[Edit]:
     """Return the edits of a text that make its mutants."""
     return [*_edit_tokens(tokens), *_edit_ranges(tokens, text, _SYNTAX[language]), *_exchange(tokens, text)]
 
@@ -161,7 +161,7 @@ def make_mutant(text: str, number: int, edit: Edit) -> Mutant:
     return Mutant(number, old.strip(), new.strip(), changed)
 
 
-def _edit_tokens(tokens: Sequence[Token]) -> Iterator[Edit]:
+def _edit_tokens(tokens: Sequence[CodeToken]) -> Iterator[Edit]:
     """Change operators, words and numbers, one at a time."""
     before = ""
     for token in tokens:
@@ -172,12 +172,12 @@ def _edit_tokens(tokens: Sequence[Token]) -> Iterator[Edit]:
         before = token.text
 
 
-def _find_change(token: Token) -> tuple[int, str] | None:
+def _find_change(token: CodeToken) -> tuple[int, str] | None:
     """Return the rank of the change of a token and what the token becomes, None if it stays."""
     return next(((rank, row[token.text]) for rank, row in enumerate(_CHANGES) if token.text in row), None)
 
 
-def _edit_ranges(tokens: Sequence[Token], text: str, syntax: _Syntax) -> Iterator[Edit]:
+def _edit_ranges(tokens: Sequence[CodeToken], text: str, syntax: _Syntax) -> Iterator[Edit]:
     """Negate conditions that have no operator, and return nothing instead of a value."""
     for at, token in enumerate(tokens):
         if token.kind != "word":
@@ -193,7 +193,7 @@ def _edit_ranges(tokens: Sequence[Token], text: str, syntax: _Syntax) -> Iterato
                 yield Edit(_RANGES, token.end, token.end + len(value), f" {syntax.nothing}")
 
 
-def _exchange(tokens: Sequence[Token], text: str) -> Iterator[Edit]:
+def _exchange(tokens: Sequence[CodeToken], text: str) -> Iterator[Edit]:
     """Exchange the arguments of calls that have two."""
     for at in range(1, len(tokens) - 1):
         before, name = tokens[at - 2].text if at > 1 else "", tokens[at - 1]
@@ -214,7 +214,7 @@ def _exchange(tokens: Sequence[Token], text: str) -> Iterator[Edit]:
                 yield Edit(_RANGES, start, stop, f"{second}, {first}")
 
 
-def _find_condition(tokens: Sequence[Token], start: int, ending: str) -> tuple[int, int]:
+def _find_condition(tokens: Sequence[CodeToken], start: int, ending: str) -> tuple[int, int]:
     """Return the range of the tokens of a condition; an empty range if there is none."""
     depth = 0
     inner = ending == ")"
