@@ -29,7 +29,7 @@ from callboard.coding.edits.fix_patterns import (
     VALUE,
     Row,
 )
-from callboard.coding.edits.mutants import MAX_TEXT, Edit, Mutant, CodeToken, find_edits, make_mutant, tokenize
+from callboard.coding.edits.mutants import MAX_TEXT, CodeToken, Edit, Mutant, find_edits, make_mutant, tokenize
 from callboard.coding.outlines.languages import find_language
 
 MAX_NAMES: Final = 6
