@@ -8,13 +8,13 @@ from pathlib import Path
 
 PACKAGE = Path(__file__).parents[1] / "src/callboard"
 BUDGETS = {
-    "servers": 17_860,
+    "servers": 17_859,
     "coding": 15_998,
     "cli": 9_259,
     "wires": 8_850,
     "jobs": 7_435,
-    "dialects": 6_543,
-    "providers": 5_156,
+    "dialects": 6_542,
+    "providers": 5_139,
     "mcp": 3_812,
     "evaluation": 3_529,
     "sandbox": 3_200,
@@ -27,7 +27,7 @@ BUDGETS = {
     "execution": 1_678,
     "core": 1_401,
     "telemetry": 1_306,
-    "text": 1_300,
+    "text": 1_306,
     "testing": 1_037,
     "profiles": 797,
     "adapters": 737,
