@@ -31,7 +31,7 @@ from callboard.cli.serve import BackendOptions
 from callboard.errors import CallerError, ProviderError
 from callboard.extras import require_extra
 from callboard.providers import Transport
-from callboard.sandbox.supervised_run import PROGRAM as SUPERVISOR
+from callboard.sandbox.supervised_process import PROGRAM as SUPERVISOR
 from callboard.storage.atomic_file import write_private
 from callboard.storage.directories import state_directory
 from callboard.text.display import display, strip_controls

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 from callboard.mcp.connection_state import SEND_STATE
 from callboard.mcp.lenient_json import reparse
-from callboard.sandbox.supervised_run import PROGRAM as SUPERVISOR
+from callboard.sandbox.supervised_process import PROGRAM as SUPERVISOR
 
 if TYPE_CHECKING:
     from mcp.shared.message import SessionMessage

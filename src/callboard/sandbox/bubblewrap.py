@@ -1,21 +1,16 @@
 """Run commands in namespaces of their own, by bubblewrap.
 
-Law: when the first process of a pid namespace ends, the kernel ends all others. We kill it by a pidfd, not by its
-number, which another process could have by then.
+When the first process of a pid namespace ends, the kernel ends all others.
 """
 
 from __future__ import annotations
 
-import asyncio
 import os
 import platform
 import re
 import secrets
-import signal
-import sys
-from asyncio.subprocess import Process
-from collections.abc import AsyncIterator, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from collections.abc import Iterator, Sequence
+from contextlib import AsyncExitStack, contextmanager
 from pathlib import Path
 from typing import Final, Literal, TypeAlias
 
@@ -29,12 +24,12 @@ from callboard.sandbox.process import build_environment, gate_command, observe_c
 from callboard.sandbox.proxy import open_proxy
 from callboard.sandbox.readable_paths import resolve_writable_places
 from callboard.sandbox.seccomp import seccomp_filter
+from callboard.sandbox.supervised_process import BLOCK, FIRST_DESCRIPTOR
 
 _OPTIONS = [
     "--unshare-user", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-net", "--unshare-cgroup-try",
     "--hostname", "sandbox", "--die-with-parent", "--new-session", "--cap-drop", "ALL",
 ]  # fmt: skip
-_LAUNCHER = Path(__file__).with_name("launcher.py")
 
 Way: TypeAlias = Literal["mapped", "nested", "direct"]
 """How bubblewrap is started: as an unused user with the owner's files mapped; in our own user namespace, with read-only
@@ -51,8 +46,8 @@ _FREE_USERS = 0x40000000
 _COUNTS_NAMESPACE = (5, 14)
 """First kernel that counts only a user namespace's processes for a limit on processes (user_namespaces(7))."""
 _SIGNALLED = 128
-_STATUS_SECONDS = 1
-"""Seconds that bubblewrap has to report its first process."""
+_OWN_PROCESSES = 3
+"""The supervisor, bubblewrap, and the first process inside."""
 
 
 class Bubblewrap:
@@ -103,7 +98,11 @@ class Bubblewrap:
         confined = resolve_writable_places(confinement)
         reasons: list[str] = []
         for way in self._ways:
-            outcome, began = await self._run(way, command, confined, stdin)
+            try:
+                outcome, began = await self._run(way, command, confined, stdin)
+            except SandboxUnavailable as error:
+                reasons.append(f"{way}: {error.message}")
+                continue
             if began:
                 if reasons:
                     # A way that failed is not tried again; the notice has the reason.
@@ -130,42 +129,45 @@ class Bubblewrap:
             if confined.hosts:
                 inner = mounts.add_proxy(await stack.enter_async_context(open_proxy(confined.hosts)), command)
             mounts.seal(workspace)
-            guard = await stack.enter_async_context(_open_guard(home or HOME))
+            status, files = stack.enter_context(_inherited_files(home or HOME))
             outcome = await run_guarded(
                 [
-                    *self._launch(way, mounts),
-                    *guard.arguments,
+                    str(self.program),
+                    *self._options(),
+                    *files.arguments,
                     *mounts.arguments,
                     "--",
                     *gate_command(inner, confined.limits, processes=_process_limit(way, confined), stdin=stdin),
                 ],
-                guard,
-                directory=Path("/"),
+                self._launch(way, mounts),
+                descriptors=files.descriptors,
+                own_processes=_OWN_PROCESSES,
                 environment=build_environment(confined, home or HOME),
                 stdin=stdin,
                 limits=confined.limits,
                 writable=[workspace, *([home] if home else [])],
                 output_file=confined.output_file,
             )
-            # A failure before the command began: of bubblewrap, the launcher, or the dynamic loader.
-            failed = outcome.code is not None and 0 < outcome.code < _SIGNALLED and not await guard.has_begun()
+            # A failure before the command began: of bubblewrap, or of the dynamic loader.
+            failed = outcome.code is not None and 0 < outcome.code < _SIGNALLED and not _has_begun(status)
             return outcome, not failed
 
-    def _launch(self, way: Way, mounts: BubblewrapMounts) -> list[str]:
+    def _options(self) -> list[str]:
         # This path does not exist, and bubblewrap skips it: it only marks the command line.
         mark = f"/{start_watcher('')}"
-        program = [str(self.program), *_OPTIONS, "--ro-bind-try", mark, mark]
-        if os.getuid() == 0:
-            program += ["--uid", str(_USER), "--gid", str(_USER)]
-        launcher = [os.path.realpath(sys.executable), "-I", "-S", str(_LAUNCHER), way]
+        user = ["--uid", str(_USER), "--gid", str(_USER)] if os.getuid() == 0 else []
+        return [*_OPTIONS, "--ro-bind-try", mark, mark, *user]
+
+    def _launch(self, way: Way, mounts: BubblewrapMounts) -> list[str]:
         match way:
             case "direct":
-                return program
+                return []
             case "nested":
-                return [*launcher, *program]
+                return ["launch=nested"]
             case "mapped":
                 user = _FREE_USERS + secrets.randbelow(_FREE_USERS)
-                return [*launcher, str(user), str(self.tree or ""), *mounts.sources, "--", *program]
+                sources = [f"source={source}" for source in mounts.sources]
+                return ["launch=mapped", f"user={user}", f"tree={self.tree or ''}", *sources]
 
 
 def _process_limit(way: Way, confinement: Confinement) -> int | None:
@@ -180,92 +182,42 @@ def _process_limit(way: Way, confinement: Confinement) -> int | None:
 class _Status(msgspec.Struct, rename="kebab"):
     """A line of bubblewrap's --json-status-fd."""
 
-    child_pid: int | None = None
     exit_code: int | None = None
 
 
-class _BubblewrapGuard:
-    own_processes = 2  # bubblewrap, and the first process inside
+class _Files:
+    """Files that bubblewrap inherits, and the options that name them."""
 
-    def __init__(self, status: asyncio.StreamReader) -> None:
+    def __init__(self) -> None:
         self.arguments: list[str] = []
         self.descriptors: list[int] = []
-        self._status = status
-        self._first: asyncio.Task[int | None] | None = None
 
-    def pass_descriptor(self, option: str, descriptor: int, *operands: str) -> None:
+    def add(self, option: str, descriptor: int, *operands: str) -> None:
+        self.arguments += [option, str(FIRST_DESCRIPTOR + len(self.descriptors)), *operands]
         self.descriptors.append(descriptor)
-        self.arguments += [option, str(descriptor), *operands]
-
-    async def attach(self, process: Process) -> None:
-        await asyncio.wait({self._handle()})
-
-    async def kill_all(self, process: Process) -> None:
-        done, _ = await asyncio.wait({self._handle()}, timeout=_STATUS_SECONDS)
-        handle = done.pop().result() if done else None
-        if handle is None:
-            with suppress(ProcessLookupError):
-                process.kill()
-            return
-        with suppress(ProcessLookupError):
-            signal.pidfd_send_signal(handle, signal.SIGKILL)
-        await _wait_readable(handle)
-
-    async def has_begun(self) -> bool:
-        """Return whether the command was started; else the output is bubblewrap's."""
-        lines = (await self._status.read()).splitlines()
-        return any(msgspec.json.decode(line, type=_Status).exit_code is not None for line in lines)
-
-    def close(self) -> None:
-        self._close_descriptors()
-        if self._first and not self._first.cancel():
-            handle = self._first.result()
-            if handle is not None:
-                os.close(handle)
-
-    def _handle(self) -> asyncio.Task[int | None]:
-        self._close_descriptors()
-        if self._first is None:
-            self._first = asyncio.create_task(self._first_process())
-        return self._first
-
-    async def _first_process(self) -> int | None:
-        line = await self._status.readline()
-        process = msgspec.json.decode(line, type=_Status).child_pid if line else None
-        if process is None:
-            return None
-        try:
-            return os.pidfd_open(process)
-        except OSError:
-            return None
-
-    def _close_descriptors(self) -> None:
-        """Close our copies; bubblewrap has its own by now."""
-        while self.descriptors:
-            os.close(self.descriptors.pop())
 
 
-@asynccontextmanager
-async def _open_guard(home: Path) -> AsyncIterator[_BubblewrapGuard]:
-    reading, writing = os.pipe()
-    status = asyncio.StreamReader()
-    guard = _BubblewrapGuard(status)
-    guard.pass_descriptor("--json-status-fd", writing)
-    transport, _ = await asyncio.get_running_loop().connect_read_pipe(
-        lambda: asyncio.StreamReaderProtocol(status),
-        open(reading, "rb", buffering=0),  # noqa: ASYNC230, PTH123, SIM115  # a pipe, closed with its transport
-    )
+@contextmanager
+def _inherited_files(home: Path) -> Iterator[tuple[int, _Files]]:
+    """The end of a pipe from which to read bubblewrap's status, and the files."""
+    files = _Files()
+    status, writing = os.pipe()
     try:
+        files.add("--json-status-fd", writing)
         user, group = (os.getuid(), os.getgid()) if os.getuid() else (_USER, _USER)
-        guard.pass_descriptor("--seccomp", _make_memfd(seccomp_filter(platform.machine(), namespaces=True)))
+        files.add("--seccomp", _make_memfd(seccomp_filter(platform.machine(), namespaces=True)))
         for place, text in FILES.items():
-            guard.pass_descriptor(
-                "--ro-bind-data", _make_memfd(text.format(user=user, group=group, home=home).encode()), place
-            )
-        yield guard
+            files.add("--ro-bind-data", _make_memfd(text.format(user=user, group=group, home=home).encode()), place)
+        yield status, files
     finally:
-        guard.close()
-        transport.close()
+        for descriptor in (status, *files.descriptors):
+            os.close(descriptor)
+
+
+def _has_begun(status: int) -> bool:
+    """Return whether the command was started; else the output is bubblewrap's. Its processes have ended."""
+    lines = os.read(status, BLOCK).splitlines()
+    return any(msgspec.json.decode(line, type=_Status).exit_code is not None for line in lines)
 
 
 def _make_memfd(data: bytes) -> int:
@@ -273,14 +225,3 @@ def _make_memfd(data: bytes) -> int:
     os.write(descriptor, data)
     os.lseek(descriptor, 0, os.SEEK_SET)
     return descriptor
-
-
-async def _wait_readable(descriptor: int) -> None:
-    """Wait until a descriptor is readable, as a pidfd is when its process has ended."""
-    loop = asyncio.get_running_loop()
-    gone = asyncio.Event()
-    loop.add_reader(descriptor, gone.set)
-    try:
-        await gone.wait()
-    finally:
-        loop.remove_reader(descriptor)

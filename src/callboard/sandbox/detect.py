@@ -25,7 +25,8 @@ from callboard.sandbox.bundled_bubblewrap import PROGRAM as BUNDLED
 from callboard.sandbox.bundled_bubblewrap import VERIFIED, bundled_bubblewrap
 from callboard.sandbox.landlock import Landlock
 from callboard.sandbox.policy import Confinement, Sandbox
-from callboard.sandbox.supervised_run import PROGRAM, Unconfined
+from callboard.sandbox.supervised_process import PROGRAM
+from callboard.sandbox.supervised_run import Unconfined
 
 SYSTEM_BUBBLEWRAPS: Final = tuple(
     Path(directory, "bwrap")

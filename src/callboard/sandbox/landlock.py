@@ -85,10 +85,6 @@ class Landlock:
             stack.enter_context(restore_files(workspace, by_name))
             stack.enter_context(make_links(workspace, confined.bind_mounts))
             private, temporary = stack.enter_context(private_directories())
-            reading, writing = os.pipe()
-            os.write(writing, seccomp_filter(platform.machine(), namespaces=False))
-            os.close(writing)
-            stack.callback(os.close, reading)
             writable = [*_list_beside(workspace, protected), home or private, temporary]
             readable = [*SYSTEM, *SYSTEM_FILES, *map(Path, _READABLE), *find_readable_paths(confined), workspace]
             return await run_supervised(
@@ -101,9 +97,8 @@ class Landlock:
                     *(f"write={place}" for place in writable if is_reachable(place)),
                     *(f"write={place}" for place in _DEVICES if is_reachable(Path(place))),
                     *(f"read={place}" for place in readable if is_reachable(place)),
-                    f"seccomp={reading}",
                 ],
-                descriptors=[reading],
+                seccomp=seccomp_filter(platform.machine(), namespaces=False),
             )
 
 

@@ -1,7 +1,9 @@
-"""Prepare mounts that bubblewrap cannot make, and become bubblewrap. A script of its own.
+"""Make mounts that bubblewrap cannot make. A forked supervisor's child does this and becomes bubblewrap.
 
-  launcher.py nested BWRAP ...
-  launcher.py mapped USER TREE SOURCE... -- BWRAP ...
+The supervisor's restrictions choose one of two ways:
+
+  launch=nested
+  launch=mapped user=USER tree=TREE source=SOURCE ...
 
 Both ways make the devices of /dev read-only in a separate mount namespace. Bubblewrap shows these very devices, and has
 no option to make them read-only devices, so a command could set their times and, as their owner, their permissions.
@@ -12,20 +14,19 @@ Writing to a device stays possible, because it does not write to its file system
 `mapped` is for root. The number of root's processes has no limit, and they own the kernel's files; `--uid` alone does
 not change that. So this process becomes USER, an unused number. USER sees each SOURCE in /tmp, by its list index,
 through a mount that maps the owner of the files to USER and back: on disk, new files belong to the owner. See
-mount_setattr(2), MOUNT_ATTR_IDMAP. BWRAP is opened first, since USER may have no access to it. TREE, if not empty, is
-a directory with BWRAP and its libraries, and is copied to a place that USER can read.
+mount_setattr(2), MOUNT_ATTR_IDMAP. Bubblewrap is opened first, since USER may have no access to it. TREE, if not
+empty, is a directory with bubblewrap and its libraries, and is copied to a place that USER can read.
 
-If the kernel or a file system does not support this, the script says which and exits with 1.
+If the kernel or a file system does not support this, `prepare` raises an OSError that says which.
 """
 
 from __future__ import annotations
 
 # ruff: noqa: PTH102, PTH112, PTH116, PTH118, PTH123, S108
-# Each module that is imported costs a command its time; /tmp is this process's own.
+# Each module that is imported costs the first command its time; /tmp is this process's own.
 import ctypes
 import os
 import struct
-import sys
 
 # linux/sched.h, linux/mount.h, linux/fcntl.h. These numbers are the same on every architecture.
 _NEW_MOUNTS, _NEW_USERS = 0x00020000, 0x10000000
@@ -135,7 +136,7 @@ def _show(sources: list[str], copies: list[tuple[str, bytes]], user: int) -> Non
         os.chmod(path, 0o755)  # noqa: PTH101, S103  # as above; the program of a user who is nobody
 
 
-def _run_nested(command: list[str]) -> None:
+def _unshare_nested() -> None:
     user, group = os.geteuid(), os.getegid()
     _check(_libc.unshare(_NEW_USERS | _NEW_MOUNTS), "user namespaces are not to be had")
     for name, text in (("setgroups", "deny"), ("uid_map", f"{user} {user} 1"), ("gid_map", f"{group} {group} 1")):
@@ -143,35 +144,29 @@ def _run_nested(command: list[str]) -> None:
             file.write(text)
     _make_mounts_private()
     _guard_devices()
-    os.execve(command[0], command, dict(os.environ))  # noqa: S606  # which is the purpose
 
 
-def _run_mapped(user: int, tree: str, sources: list[str], command: list[str]) -> None:
-    program: int | str = os.open(command[0], os.O_RDONLY)
+def _become_mapped(user: int, tree: str, sources: list[str], program: str) -> str | int:
+    opened = os.open(program, os.O_RDONLY)
     copies = _read_files(tree) if tree else []
     _check(_libc.unshare(_NEW_MOUNTS), "mount namespaces are not to be had")
     _make_mounts_private()
     _guard_devices()
     _show(sources, copies, user)
-    if tree:
-        program = os.path.join(_PROGRAM, os.path.relpath(command[0], tree))
     os.setgroups([])
     os.setresgid(user, user, user)
     os.setresuid(user, user, user)
-    os.execve(program, command, dict(os.environ))  # noqa: S606  # as above
+    return os.path.join(_PROGRAM, os.path.relpath(program, tree)) if tree else opened
 
 
-def _main(way: str, arguments: list[str]) -> None:
+def prepare(options: list[tuple[str, str]], program: str) -> str | int:
+    """Make the mounts. Return the path or the descriptor at which this process can run the program."""
+    values = dict(options)
     try:
-        if way == "nested":
-            _run_nested(arguments)
-        else:
-            between = arguments.index("--")
-            _run_mapped(int(arguments[0]), arguments[1], arguments[2:between], arguments[between + 1 :])
+        if values["launch"] == "mapped":
+            sources = [value for kind, value in options if kind == "source"]
+            return _become_mapped(int(values["user"]), values["tree"], sources, program)
+        _unshare_nested()
     except OSError as error:
-        where = f"{error.filename}: " if error.filename else ""
-        sys.exit(f"launcher: {where}{error.strerror}")
-
-
-if __name__ == "__main__":
-    _main(sys.argv[1], sys.argv[2:])
+        raise OSError(error.errno, f"launcher: {error.strerror}", error.filename) from None
+    return program

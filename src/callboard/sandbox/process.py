@@ -1,7 +1,7 @@
-"""Run a command under a guard: its output, its input, its limits, and the end of all its processes.
+"""Run a command under a supervisor: its output, its input, its limits, and the end of all its processes.
 
 Laws: cancelling takes effect at once, and is passed on when all processes are gone. A command never starts before its
-guard is attached: it waits at a gate, a shell that first reads a line. If we die before that, the gate never opens. The
+supervisor runs: it waits at a gate, a shell that first reads a line. If we die before that, the gate never opens. The
 memory for output is bounded. Commands get only listed environment variables, so they see no keys of the user.
 
 `OutputFile` keeps the end of the output in a file while the command runs, to be read after a crash of this process.
@@ -14,7 +14,6 @@ import asyncio
 import errno
 import os
 import shutil
-from asyncio.subprocess import PIPE, STDOUT, Process
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from functools import wraps
@@ -26,6 +25,7 @@ from callboard.errors import CallerError, SandboxUnavailable
 from callboard.sandbox.policy import CommandLimits, Confinement, Outcome, StopReason
 from callboard.sandbox.process_tree import list_processes, proportional_bytes, resident_bytes
 from callboard.sandbox.readable_paths import is_reachable, rustup_home
+from callboard.sandbox.supervised_process import BLOCK, SupervisedProcess
 from callboard.telemetry import names, open_span, switch
 from callboard.telemetry.content import Clipper
 from callboard.text.display import display
@@ -98,13 +98,12 @@ _NO_INPUT = " </dev/null"
 MAX_OUTPUT_RATIO = 64
 """A command is ended when it has printed so many times `output_bytes`."""
 
-_BLOCK = 64 * 1024
 _POLL_SECONDS, _SLOW_POLL_SECONDS = 0.05, 0.25
 """Seconds between two checks of the processes: at first, and with many processes."""
 _POLL_SHARE = 20
 """Between these bounds, the pause is this many times the processor time of a look."""
 _END_SECONDS = 10
-"""Seconds that a guard has to end the processes, before the first of them is killed directly."""
+"""Seconds that a supervisor has to end the processes, before it is killed."""
 
 
 class BoundedOutput:
@@ -145,24 +144,6 @@ def free_bytes(place: Path) -> int:
         return 0
 
 
-class ProcessGuard(Protocol):
-    """Ends all processes of a command. The first process inherits `descriptors`; `own_processes` of them are not the command's."""
-
-    @property
-    def descriptors(self) -> Sequence[int]: ...
-
-    @property
-    def own_processes(self) -> int: ...
-
-    async def attach(self, process: Process) -> None:
-        """Called once with the first process; the command begins when this returns."""
-        ...
-
-    async def kill_all(self, process: Process) -> None:
-        """Kill what is left, and return when nothing is; the first process may still have to be waited for."""
-        ...
-
-
 def gate_command(command: Sequence[str], limits: CommandLimits, *, processes: int | None, stdin: bytes) -> list[str]:
     """Wrap the command in a shell that waits for a line of input, sets its limits, and becomes the command.
 
@@ -177,9 +158,10 @@ def gate_command(command: Sequence[str], limits: CommandLimits, *, processes: in
 
 async def run_guarded(
     command: Sequence[str],
-    guard: ProcessGuard,
+    restrictions: Sequence[str],
     *,
-    directory: Path,
+    descriptors: list[int],
+    own_processes: int,
     environment: Mapping[str, str],
     stdin: bytes,
     limits: CommandLimits,
@@ -190,8 +172,9 @@ async def run_guarded(
 
     Args:
         command: The program that leads to the gate, and its arguments.
-        guard: Ends the processes.
-        directory: The working directory.
+        restrictions: What the supervisor does before the command begins; see `supervisor`.
+        descriptors: Files that the command inherits, by their index from `FIRST_DESCRIPTOR`. Closed here.
+        own_processes: Number of processes that are not the command's.
         environment: Its whole environment.
         stdin: Its input.
         limits: Time, output, memory, processes, disk.
@@ -204,24 +187,11 @@ async def run_guarded(
     """
     loop = asyncio.get_running_loop()
     started_at = loop.time()
-    start = asyncio.create_subprocess_exec(
-        *command,
-        stdin=PIPE,
-        stdout=PIPE,
-        stderr=STDOUT,
-        cwd=directory,
-        env=environment,
-        pass_fds=guard.descriptors,
-        start_new_session=True,
-        limit=_BLOCK,
-    )
+    start = SupervisedProcess.start(command, restrictions, descriptors=descriptors, environment=environment)
     # Shielded: cancelled in between, the process would be lost.
     try:
         process, cancelled = await _finish(start)
     except OSError as error:
-        if error.errno == errno.E2BIG:
-            hint = "write it into a file, and run that"
-            raise CallerError("the command is too long for this system", hint=hint) from None
         raise SandboxUnavailable(f"cannot be started: {error.strerror}", path=command[0]) from None
     except ValueError as error:
         raise CallerError(f"is no command: {error}", path=repr(command)) from None
@@ -233,37 +203,37 @@ async def run_guarded(
     try:
         if cancelled:
             raise cancelled
-        work = asyncio.create_task(_run_command(process, guard, stdin, output, limits, file=file))
-        watch = asyncio.create_task(_watch(process.pid, guard.own_processes, limits, writable))
+        work = asyncio.create_task(_run_command(process, stdin, output, limits, file=file))
+        watch = asyncio.create_task(_watch(process, own_processes, limits, writable))
         tasks |= {work, watch}
         done, _ = await asyncio.wait(tasks, timeout=limits.seconds, return_when=asyncio.FIRST_COMPLETED)
         stop_reason = done.pop().result() if done else "timeout"
         has_outcome = True
     finally:
-        _, cancelled = await _finish(_end(process, guard, tasks))
+        _, cancelled = await _finish(_end(process, tasks))
         file.close(keep=bool(cancelled) or not has_outcome)
         if cancelled:
             raise cancelled
+    if f"[Errno {errno.E2BIG}]" in process.error:
+        raise CallerError("the command is too long for this system", hint="write it into a file, and run that")
+    if process.error:
+        raise SandboxUnavailable(f"this machine refuses: {process.error}")
     code = None if stop_reason else process.returncode
-    if code is not None and code < 0:  # as a shell reports a signal
-        code = 128 - code
     return Outcome(code, output.value(), output.total, stop_reason, loop.time() - started_at)
 
 
 async def _run_command(
-    process: Process,
-    guard: ProcessGuard,
+    process: SupervisedProcess,
     stdin: bytes,
     output: BoundedOutput,
     limits: CommandLimits,
     *,
     file: OutputFile,
 ) -> StopReason:
-    await guard.attach(process)
+    await process.attach()
     feeding = asyncio.create_task(_write_input(process, stdin))
     try:
-        assert process.stdout  # noqa: S101  # a pipe
-        while block := await process.stdout.read(_BLOCK):
+        while block := await process.stdout.read(BLOCK):
             output.feed(block)
             file.feed(block)
             if output.total > MAX_OUTPUT_RATIO * limits.output_bytes:
@@ -274,22 +244,23 @@ async def _run_command(
     return ""
 
 
-async def _write_input(process: Process, stdin: bytes) -> None:
-    assert process.stdin  # noqa: S101  # a pipe
+async def _write_input(process: SupervisedProcess, stdin: bytes) -> None:
     with suppress(BrokenPipeError, ConnectionResetError):
         process.stdin.write(b"\n" + stdin)
         await process.stdin.drain()
     process.stdin.close()
 
 
-async def _watch(root: int, own_processes: int, limits: CommandLimits, writable: Sequence[Path]) -> StopReason:
+async def _watch(
+    process: SupervisedProcess, own_processes: int, limits: CommandLimits, writable: Sequence[Path]
+) -> StopReason:
     pause = _POLL_SECONDS
     least = {place: min(limits.free_bytes, free_bytes(place) // 2) for place in writable}
     while True:
         await asyncio.sleep(pause)
         # Processor time, as the command could make the wall time of a look long.
         started_at = thread_time()
-        pids = list_processes(root, limits.processes + own_processes)
+        pids = list_processes(process.pid, limits.processes + own_processes)
         if len(pids) > limits.processes + own_processes:
             return "processes"
         # The exact figure takes long, and is needed only where the rough one is too high.
@@ -303,21 +274,17 @@ async def _watch(root: int, own_processes: int, limits: CommandLimits, writable:
         pause = min(max(_POLL_SECONDS, _POLL_SHARE * (thread_time() - started_at)), _SLOW_POLL_SECONDS)
 
 
-async def _end(process: Process, guard: ProcessGuard, tasks: set[asyncio.Task[Any]]) -> None:
+async def _end(process: SupervisedProcess, tasks: set[asyncio.Task[Any]]) -> None:
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
-    try:
+    process.kill_all()
+    with suppress(TimeoutError):
         async with asyncio.timeout(_END_SECONDS):
-            await guard.kill_all(process)
-            assert process.stdout  # noqa: S101  # a pipe
-            while await process.stdout.read(_BLOCK):
+            while await process.stdout.read(BLOCK):
                 pass
             await process.wait()
-    except TimeoutError:
-        with suppress(ProcessLookupError):
-            process.kill()
-        await process.wait()
+    process.close()
 
 
 async def _finish(work: Coroutine[Any, Any, _T]) -> tuple[_T, asyncio.CancelledError | None]:

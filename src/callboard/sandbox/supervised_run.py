@@ -1,56 +1,21 @@
-"""Run commands under a supervisor process, without namespaces: for Landlock, and for no confinement at all.
-
-Law: the supervisor ends, and all processes with it, when we close its lifeline, which also happens when we die.
-"""
+"""Run commands without namespaces: for Landlock, and for no confinement at all."""
 
 from __future__ import annotations
 
 import asyncio
 import os
 import shutil
-import socket
 import sys
 import tempfile
-from asyncio.subprocess import Process
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from callboard.errors import SandboxUnavailable
 from callboard.sandbox.mount_points import make_links
 from callboard.sandbox.policy import Confinement, Outcome
 from callboard.sandbox.process import build_environment, gate_command, observe_commands, run_guarded
 from callboard.sandbox.readable_paths import resolve_writable_places
-
-PROGRAM = [os.path.realpath(sys.executable), "-I", "-S", str(Path(__file__).with_name("supervisor.py"))]
-
-
-class _SupervisorGuard:
-    own_processes = 1  # the supervisor
-
-    def __init__(self, descriptors: Sequence[int]) -> None:
-        self._ours, self._theirs = socket.socketpair()
-        self.lifeline = self._theirs.fileno()
-        self.descriptors = [self.lifeline, *descriptors]
-
-    async def attach(self, process: Process) -> None:
-        self._theirs.close()
-
-    async def kill_all(self, process: Process) -> None:
-        self._theirs.close()
-        with suppress(OSError):
-            self._ours.shutdown(socket.SHUT_WR)
-
-    def read_error(self) -> str:
-        """Return the reason why the command could not be started, "" if it was."""
-        self._ours.setblocking(False)
-        with suppress(OSError):
-            return self._ours.recv(4096).decode(errors="replace")
-        return ""
-
-    def close(self) -> None:
-        self._ours.close()
-        self._theirs.close()
+from callboard.sandbox.supervised_process import FIRST_DESCRIPTOR
 
 
 @contextmanager
@@ -74,29 +39,28 @@ async def run_supervised(
     temporary: Path,
     stdin: bytes,
     restrictions: Sequence[str] = (),
-    descriptors: Sequence[int] = (),
+    seccomp: bytes = b"",
 ) -> Outcome:
-    """Run a command; the supervisor inherits `descriptors`, which the restrictions name. Raises SandboxUnavailable."""
-    guard = _SupervisorGuard(descriptors)
-    try:
-        processes = await asyncio.to_thread(_process_limit, confinement)
-        gated = gate_command(command, confinement.limits, processes=processes, stdin=stdin)
-        outcome = await run_guarded(
-            [*PROGRAM, str(guard.lifeline), *restrictions, "--", *gated],
-            guard,
-            directory=confinement.workspace,
-            environment=build_environment(confinement, home, TMPDIR=str(temporary)),
-            stdin=stdin,
-            limits=confinement.limits,
-            writable=[confinement.workspace, home, temporary],
-            output_file=confinement.output_file,
-        )
-        error = guard.read_error()
-    finally:
-        guard.close()
-    if error:
-        raise SandboxUnavailable(f"this machine refuses: {error}")
-    return outcome
+    """Run a command, if `seccomp` is not empty with this filter and these restrictions. Raises SandboxUnavailable."""
+    processes = await asyncio.to_thread(_process_limit, confinement)
+    descriptors = []
+    if seccomp:
+        reading, writing = os.pipe()
+        os.write(writing, seccomp)
+        os.close(writing)
+        descriptors.append(reading)
+        restrictions = [*restrictions, f"seccomp={FIRST_DESCRIPTOR}"]
+    return await run_guarded(
+        gate_command(command, confinement.limits, processes=processes, stdin=stdin),
+        [f"directory={confinement.workspace}", *restrictions],
+        descriptors=descriptors,
+        own_processes=1,  # the supervisor
+        environment=build_environment(confinement, home, TMPDIR=str(temporary)),
+        stdin=stdin,
+        limits=confinement.limits,
+        writable=[confinement.workspace, home, temporary],
+        output_file=confinement.output_file,
+    )
 
 
 def _process_limit(confinement: Confinement) -> int | None:

@@ -1,24 +1,34 @@
-"""Run a restricted command, and kill its orphans. A script: `supervisor.py LIFELINE RESTRICTION ... -- COMMAND ...`.
+"""Run a command under restrictions, and kill its orphans. A script.
 
-Orphans of the command become this process's children. They are killed when the command ends, on SIGTERM, or when the
-socket LIFELINE reaches its end, because the process at its other end closed it or died. An error before the command
-starts is written to LIFELINE. The command is subject to each RESTRICTION:
+It runs in three ways:
 
+  supervisor.py fork OWNER                          Fork a supervisor for each request of `supervised_process` on the
+                                                    socket that is standard input. OWNER is our number, for ps(1).
+  supervisor.py LIFELINE server=PATH -- COMMAND ... Supervise one program with standard streams of its own.
+  supervisor.py abi                                 Print the version of the kernel's Landlock, 0 for none.
+
+Orphans of the command become children of its supervisor. The supervisor kills them when the command ends, on SIGTERM,
+or when the socket LIFELINE reaches its end, because the process at the other end closed LIFELINE or died.
+
+A forked supervisor reads its command from LIFELINE. It writes its process number to LIFELINE, then an error if the
+command cannot start, and at the end the exit status. Restrictions apply to the command, never to the supervisor:
+
+  directory=PATH    the working directory
   seccomp=NUMBER    a descriptor from which to read the filter
   write=PATH        Landlock: full access to a file or directory. Paths without a rule are not accessible.
   read=PATH         Landlock: may be read, and run
+  launch=WAY        mounts that bubblewrap cannot make; with user=, tree= and source=, see `launcher`
 
-  server=PATH       the program to run; the command's first word is only its name. SIGTERM is passed on to its group, its
-                    standard input and output are its own alone, an error is written to standard error, and this process
-                    ends as the program did
-
-With `supervisor.py abi`, it prints the version of the kernel's Landlock, 0 for none. See landlock(7).
+With server=PATH, the command's first word is only its name. The supervisor passes SIGTERM on to the program's group,
+writes errors to standard error, and ends as the program did. See landlock(7).
 """
 
 from __future__ import annotations
 
-# ruff: noqa: PTH123, PTH208, SIM105  # each module that is imported costs a command its time
+# ruff: noqa: PTH123, PTH208, SIM105  # each module that is imported costs time
 import ctypes
+import importlib
+import marshal
 import os
 import select
 import signal
@@ -48,6 +58,12 @@ _CAPABILITIES = 64
 _SIGNALLED = 128
 _CANNOT_RUN = 127
 _POLL_SECONDS = 0.01
+
+# Python ignores some, and a shell that starts a process in the background ignores SIGINT and SIGQUIT.
+_RESET = (signal.SIGCHLD, signal.SIGTERM, signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT, signal.SIGQUIT)
+
+_FIRST_DESCRIPTOR = 3  # the first that a command inherits beside its standard streams
+_MAX_FILES = 64  # of a request
 
 _linux = sys.platform == "linux"
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -111,19 +127,27 @@ def _environment() -> dict[bytes, bytes]:
     return {name: value for name, _, value in pairs}
 
 
-def _exec_restricted(command: list[str], restrictions: list[tuple[str, str]], server: str) -> None:
-    for number in (signal.SIGCHLD, signal.SIGTERM, signal.SIGPIPE, signal.SIGXFSZ):
+def _exec_restricted(
+    command: list[str], restrictions: list[tuple[str, str]], environment: dict[bytes, bytes], server: str
+) -> None:
+    for number in _RESET:
         signal.signal(number, signal.SIG_DFL)
     os.setsid()
-    if restrictions:
+    program: str | int = server or command[0]
+    values = dict(restrictions)
+    if "directory" in values:
+        os.chdir(values["directory"])
+    if "launch" in values:
+        program = importlib.import_module("launcher").prepare(restrictions, program)
+    if "seccomp" in values:
         kinds = {"read": EXECUTE | _READ | _LIST, "write": _FILES[-1]}
-        restrict_thread(_FILES[-1], [(path, kinds[kind]) for kind, path in restrictions if kind != "seccomp"])
+        restrict_thread(_FILES[-1], [(path, kinds[kind]) for kind, path in restrictions if kind in kinds])
         if os.geteuid() == 0:
             for capability in range(_CAPABILITIES):
                 _libc.prctl(_DROP_BOUND, capability, 0, 0, 0)
             _check(_libc.capset(struct.pack("=Ii", _CAPABILITY_VERSION, 0), bytes(24)))
-        _install_filter(int(dict(restrictions)["seccomp"]))
-    os.execve(server or command[0], command, _environment())  # noqa: S606  # which is the purpose
+        _install_filter(int(values["seccomp"]))
+    os.execve(program, command, environment)  # noqa: S606  # which is the purpose
 
 
 def _descendants(root: int) -> list[int]:
@@ -163,17 +187,23 @@ def _kill_all(group: int) -> None:
         select.select([], [], [], _POLL_SECONDS)
 
 
-def _start(command: list[str], restrictions: list[tuple[str, str]], server: str, lifeline: int) -> int:
+def _start(
+    command: list[str],
+    restrictions: list[tuple[str, str]],
+    environment: dict[bytes, bytes],
+    server: str,
+    lifeline: int,
+) -> int:
     os.set_inheritable(lifeline, False)
     child = os.fork()
     if not child:
         try:
-            _exec_restricted(command, restrictions, server)
+            _exec_restricted(command, restrictions, environment, server)
         except OSError as error:
             if server:
                 os.write(2, f"{server}: {error.strerror}\n".encode())
             else:
-                os.write(lifeline, str(error).encode())
+                os.write(lifeline, f"{error}\n".encode())
         finally:
             os._exit(_CANNOT_RUN)
     if server:
@@ -184,7 +214,13 @@ def _start(command: list[str], restrictions: list[tuple[str, str]], server: str,
     return child
 
 
-def _main(lifeline: int, restrictions: list[tuple[str, str]], server: str, command: list[str]) -> int:
+def _main(
+    lifeline: int,
+    command: list[str],
+    restrictions: list[tuple[str, str]],
+    environment: dict[bytes, bytes],
+    server: str = "",
+) -> int:
     """Run the command to its end; return its status as of waitpid(2)."""
     awake, wake = os.pipe()
     os.set_blocking(wake, False)
@@ -196,7 +232,7 @@ def _main(lifeline: int, restrictions: list[tuple[str, str]], server: str, comma
         _check(_libc.prctl(_SUBREAPER, 1, 0, 0, 0))
         if not server:
             _check(_libc.prctl(_DEATH_SIGNAL, signal.SIGTERM, 0, 0, 0))
-    child = _start(command, restrictions, server, lifeline)
+    child = _start(command, restrictions, environment, server, lifeline)
     watched = select.poll()
     for descriptor in (lifeline, awake):
         watched.register(descriptor, select.POLLIN)
@@ -219,24 +255,70 @@ def _main(lifeline: int, restrictions: list[tuple[str, str]], server: str, comma
     return statuses.get(child, int(signal.SIGKILL))
 
 
-def _end(status: int, *, is_server: bool) -> None:
-    """End with the status; after a server by its signal too."""
-    if os.WIFEXITED(status):
-        os._exit(os.WEXITSTATUS(status))
-    number = os.WTERMSIG(status)
-    if is_server:
+def _supervise(files: list[int]) -> None:
+    """Supervise the command of a request.
+
+    Args:
+        files: Standard input, the output, what else the command inherits, and the lifeline, in ascending order. No
+            number is below its new one, so a number is free when it is taken.
+    """
+    for number, file in zip((0, 1, *range(_FIRST_DESCRIPTOR, _MAX_FILES)), files):  # noqa: B905  # as many as came
+        os.dup2(file, number)
+    os.dup2(1, 2)
+    lifeline = len(files)
+    os.closerange(lifeline + 1, files[-1] + 1)
+    os.write(lifeline, b"%d\n" % os.getpid())
+    with open(lifeline, "rb", closefd=False) as request:
+        command, restrictions, environment = marshal.load(request)  # noqa: S302  # our owner's
+    texts = [(kind, os.fsdecode(value)) for kind, value in restrictions]
+    status = _main(lifeline, [*map(os.fsdecode, command)], texts, environment)
+    os.write(lifeline, b"%d\n" % _exit_code(status))
+
+
+def _fork_supervisors() -> None:
+    import socket  # noqa: PLC0415  # slow, and the other ways do not need it
+
+    sys.path.append(os.path.dirname(__file__))  # noqa: PTH120  # as above
+    importlib.import_module("launcher")
+    signal.signal(signal.SIGCHLD, lambda *_: _reap({}))
+    requests = socket.socket(fileno=0)
+    while True:
+        request, files, flags, _ = socket.recv_fds(requests, 1, _MAX_FILES)
+        if not request:
+            return
+        try:
+            # The owner of a request that is dropped sees that its lifeline is closed.
+            if not flags & socket.MSG_CTRUNC and not os.fork():
+                try:
+                    _supervise(files)
+                finally:
+                    os._exit(0)
+        except OSError:  # too many processes
+            pass
+        for file in files:
+            os.close(file)
+
+
+def _exit_code(status: int) -> int:
+    """Return the exit code for a status of waitpid(2), as a shell does."""
+    return os.WEXITSTATUS(status) if os.WIFEXITED(status) else _SIGNALLED + os.WTERMSIG(status)
+
+
+def _end_as(status: int) -> None:
+    """End with the status of a server, by its signal too."""
+    if os.WIFSIGNALED(status):
+        number = os.WTERMSIG(status)
         if number != signal.SIGKILL:
             signal.signal(number, signal.SIG_DFL)
         os.kill(os.getpid(), number)
-    os._exit(_SIGNALLED + number)
+    os._exit(_exit_code(status))
 
 
 if __name__ == "__main__":
     if sys.argv[1] == "abi":
         sys.stdout.write(str(landlock_version()))
+    elif sys.argv[1] == "fork":
+        _fork_supervisors()
     else:
-        _between = sys.argv.index("--")
-        _options = [(kind, value) for kind, _, value in (each.partition("=") for each in sys.argv[2:_between])]
-        _server = dict(_options).get("server", "")
-        _restrictions = [each for each in _options if each[0] != "server"]
-        _end(_main(int(sys.argv[1]), _restrictions, _server, sys.argv[_between + 1 :]), is_server=bool(_server))
+        _server = sys.argv[2].removeprefix("server=")
+        _end_as(_main(int(sys.argv[1]), sys.argv[4:], [], _environment(), _server))
