@@ -88,8 +88,14 @@ class SupervisedProcess:
     `pid` is the supervisor's, 0 until it runs. `error` says why the command could not be started.
     """
 
-    def __init__(self, lifeline: tuple[StreamReader, StreamWriter], stdin: StreamWriter, stdout: StreamReader) -> None:
-        self.stdin, self.stdout = stdin, stdout
+    def __init__(
+        self,
+        lifeline: tuple[StreamReader, StreamWriter],
+        stdin: StreamWriter,
+        stdout: tuple[StreamReader, asyncio.BaseTransport],
+    ) -> None:
+        self.stdin = stdin
+        self.stdout, self._output = stdout
         self.pid = 0
         self.returncode = 128 + signal.SIGKILL
         self.error = ""
@@ -129,11 +135,11 @@ class SupervisedProcess:
         lifeline.write(request)
         stdout = StreamReader(BLOCK)
         # Each pipe is closed with its transport.
-        await loop.connect_read_pipe(lambda: StreamReaderProtocol(stdout), os.fdopen(printed, "rb", 0))
+        output, _ = await loop.connect_read_pipe(lambda: StreamReaderProtocol(stdout), os.fdopen(printed, "rb", 0))
         transport, protocol = await loop.connect_write_pipe(
             lambda: StreamReaderProtocol(StreamReader()), os.fdopen(feeding, "wb", 0)
         )
-        return cls((reader, lifeline), StreamWriter(transport, protocol, None, loop), stdout)
+        return cls((reader, lifeline), StreamWriter(transport, protocol, None, loop), (stdout, output))
 
     async def attach(self) -> None:
         """Return when the supervisor runs, or when it cannot be started."""
@@ -155,6 +161,7 @@ class SupervisedProcess:
         if self.stdin.transport.get_write_buffer_size():
             self.stdin.transport.abort()
         self.stdin.close()
+        self._output.close()
         self._lifeline.close()
 
     async def _follow(self) -> None:
