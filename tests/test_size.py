@@ -17,7 +17,7 @@ BUDGETS = {
     "providers": 5_139,
     "mcp": 3_812,
     "evaluation": 3_529,
-    "sandbox": 3_200,
+    "sandbox": 3_345,
     "agent": 2_507,
     "tools": 2_370,
     "configuration": 2_279,
@@ -35,8 +35,8 @@ BUDGETS = {
     "root": 393,
 }
 """Lines of each room, and of the modules beside the rooms ("root")."""
-FILES = 556
-TEST_LINES = 98_862
+FILES = 557
+TEST_LINES = 99_004
 
 
 def count_lines(folder):
