@@ -17,7 +17,7 @@ BUDGETS = {
     "providers": 5_139,
     "mcp": 3_812,
     "evaluation": 3_529,
-    "sandbox": 3_345,
+    "sandbox": 3_348,
     "agent": 2_507,
     "tools": 2_370,
     "configuration": 2_279,
@@ -36,7 +36,7 @@ BUDGETS = {
 }
 """Lines of each room, and of the modules beside the rooms ("root")."""
 FILES = 557
-TEST_LINES = 99_004
+TEST_LINES = 99_018
 
 
 def count_lines(folder):

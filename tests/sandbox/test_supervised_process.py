@@ -14,6 +14,7 @@ import pytest
 
 from callboard.errors import CallerError
 from callboard.sandbox import Confinement
+from callboard.sandbox.bubblewrap import Bubblewrap
 
 if sys.platform != "linux":
     pytest.skip("reads /proc", allow_module_level=True)
@@ -79,18 +80,31 @@ def test_no_descriptor_stays_open(sandbox, workspace):
     assert sorted(Path("/proc/self/fd").iterdir()) == before
 
 
-def test_a_killed_fork_server_ends_its_commands_and_is_started_again(sandbox, workspace):
+def parent_of(process):
+    return int(Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[1])
+
+
+@pytest.mark.parametrize("is_server", [True, False])
+def test_a_fork_server_or_supervisor_that_is_killed_ends_its_commands(sandbox, workspace, is_server):
     seconds = f"{200000 + os.getpid()}"
+    killed = []
 
     async def scenario():
         run = asyncio.create_task(sandbox.run(["sleep", seconds], Confinement(workspace=workspace)))
         await asyncio.to_thread(wait_until, lambda: find_processes("sleep", seconds))
-        servers = find_processes("fork", str(os.getpid()))
-        os.kill(min(servers), signal.SIGKILL)
+        killed.extend(find_processes("sleep", seconds))
+        forks = find_processes("fork", str(os.getpid()))
+        # The others are supervisors.
+        [process] = [each for each in forks if (parent_of(each) not in forks) == is_server]
+        os.kill(process, signal.SIGKILL)
         return await run
 
     assert asyncio.run(scenario()).code == 128 + signal.SIGKILL
-    assert find_processes("sleep", seconds) == []
+    if is_server or not isinstance(sandbox, Bubblewrap):  # which ends with its supervisor only once it is set up
+        wait_until(lambda: find_processes("sleep", seconds) == [])
+    for each in killed:
+        with suppress(ProcessLookupError):
+            os.kill(each, signal.SIGKILL)
     assert shell(sandbox, "echo again", workspace).output == b"again\n"
 
 

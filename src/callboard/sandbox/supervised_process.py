@@ -170,9 +170,10 @@ class SupervisedProcess:
         self._started.set()
         with suppress(ConnectionError):
             lines = (await self._reader.read()).decode(errors="replace").splitlines()
-            # A supervisor that is killed sends no status.
             if lines and lines[-1].isdigit():
                 self.returncode = int(lines.pop())
+            else:  # the supervisor was killed, and what the command left may have the output open
+                self._output.close()
             self.error = "\n".join(lines)
         if not self.pid:
             self.error = "no supervisor can be started"

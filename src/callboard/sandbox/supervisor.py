@@ -133,6 +133,8 @@ def _exec_restricted(
     for number in _RESET:
         signal.signal(number, signal.SIG_DFL)
     os.setsid()
+    if _linux:
+        _check(_libc.prctl(_DEATH_SIGNAL, signal.SIGKILL, 0, 0, 0))
     program: str | int = server or command[0]
     values = dict(restrictions)
     if "directory" in values:
