@@ -1,8 +1,7 @@
 """Callboard with a model behind the chat wire; the bytes come from the process instead of a socket."""
 
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -29,6 +28,9 @@ class HttpResponse:
         chunk, self._body = self._body, b""
         return chunk
 
+    def close(self) -> None:
+        """There is no connection."""
+
 
 class Stub:
     """A transport whose server asks for the call after the last one, and is done after `rounds` of them."""
@@ -36,11 +38,10 @@ class Stub:
     def __init__(self, rounds: int) -> None:
         self._replies = [*(_reply(_call(number), "tool_calls") for number in range(rounds)), _reply(_DONE, "stop")]
 
-    @asynccontextmanager
-    async def post(self, _: str, *, body: bytes, **__: Any) -> AsyncIterator[HttpResponse]:
+    async def ask(self, _: str, __: str, *, body: bytes, **___: Any) -> HttpResponse:
         at = body.rfind(_CALL)
         last = body[at + len(_CALL) : body.find(b'"', at + len(_CALL))]
-        yield HttpResponse(self._replies[0 if at < 0 else int(last) + 1])
+        return HttpResponse(self._replies[0 if at < 0 else int(last) + 1])
 
 
 def prepare(add: Callable[..., Any], rounds: int) -> Callable[[], Awaitable[Any]]:
