@@ -14,7 +14,7 @@ BUDGETS = {
     "wires": 8_850,
     "jobs": 7_435,
     "dialects": 6_542,
-    "providers": 5_139,
+    "providers": 5_153,
     "mcp": 3_812,
     "evaluation": 3_529,
     "sandbox": 3_348,
@@ -36,7 +36,7 @@ BUDGETS = {
 }
 """Lines of each room, and of the modules beside the rooms ("root")."""
 FILES = 557
-TEST_LINES = 99_018
+TEST_LINES = 99_019
 
 
 def count_lines(folder):

@@ -179,7 +179,15 @@ class Transport:
         on_retry: OnRetry | None = None,
         server: str = "",
     ) -> AsyncIterator[HttpResponse]:
-        """Return the answer to a POST, while the `async with` lasts. The arguments and errors are as in `ask`."""
+        """Return the answer to a POST, while the `async with` lasts. Raises as `ask` does.
+
+        Args:
+            url: The URL.
+            headers: The headers.
+            body: The body.
+            on_retry: Called before each retry.
+            server: See `ask`.
+        """
         with closing(
             await self.ask("POST", url, headers=headers, body=body, on_retry=on_retry, server=server)
         ) as answer:
@@ -189,7 +197,13 @@ class Transport:
     async def get(
         self, url: str, *, headers: Mapping[str, str], on_retry: OnRetry | None = None
     ) -> AsyncIterator[HttpResponse]:
-        """Return the answer to a GET, while the `async with` lasts. The arguments and errors are as in `ask`."""
+        """Return the answer to a GET, while the `async with` lasts. Raises as `ask` does.
+
+        Args:
+            url: The URL.
+            headers: The headers.
+            on_retry: Called before each retry.
+        """
         with closing(await self.ask("GET", url, headers=headers, on_retry=on_retry)) as answer:
             yield answer
 
