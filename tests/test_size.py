@@ -12,7 +12,7 @@ BUDGETS = {
     "coding": 15_998,
     "cli": 9_259,
     "wires": 8_850,
-    "jobs": 7_435,
+    "jobs": 7_439,
     "dialects": 6_542,
     "providers": 5_153,
     "mcp": 3_812,

@@ -89,12 +89,16 @@ def find_new_pieces(before: Sequence[Event], after: Sequence[Event]) -> list[Eve
 async def store_drafts(database: Database, claim: Claim, streams: JobStreams) -> AsyncGenerator[None]:
     """Store drafts of the replies of a segment while it runs, and remove the last one afterwards."""
     has_stored = False
+    ended = asyncio.Event()
 
     async def store() -> None:
         nonlocal has_stored
         written = (0, 0)
         while True:
-            await asyncio.sleep(DRAFT_SECONDS)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(DRAFT_SECONDS):
+                    await ended.wait()
+                    return
             reply, entries = streams.open_reply(claim.job.id), claim.job.entries
             if reply is None or (entries, reply.characters) == written:
                 continue
@@ -106,7 +110,7 @@ async def store_drafts(database: Database, claim: Claim, streams: JobStreams) ->
     try:
         yield
     finally:
-        storing.cancel()
+        ended.set()  # a draft that is being written is written, so that it can be removed
         await asyncio.gather(storing, return_exceptions=True)
         if has_stored:
             with suppress(CallboardError):
