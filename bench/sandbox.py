@@ -2,9 +2,9 @@
 
 usage: python -m bench.sandbox
 
-Milliseconds of a command that does nothing, wall and CPU, the latter ours and that of all processes that it takes:
-by itself, and in each sandbox that works here. Each figure is the mean of so many commands, best of five. Wall time
-grows with what else the machine does. The first command of a process also starts the fork server; it is not counted.
+Milliseconds of a command that does nothing, wall and CPU time: alone, and in each sandbox that works here. CPU time is
+ours and that of all processes that the command needs. Each figure is the mean of so many commands, best of five. Wall
+time grows with the load of the machine. The first command of a process also starts the fork server, and is not counted.
 """
 
 import asyncio

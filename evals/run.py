@@ -143,7 +143,7 @@ def table(results: list[Result]) -> None:
 
 
 def cells(some: list[Result]) -> list[str]:
-    """Of results: those that were solved, those that the agent said were, and means."""
+    """Return the cells of a row: the solved results, those that the agent reported as solved, and means."""
     shares = [f"{sum(getattr(each, name) for each in some)}/{len(some)}" for name in ("solved", "claimed")]
     means = {"rounds": 1, "calls": 1, "input": 0, "output": 0, "seconds": 0}
     return shares + [
@@ -152,7 +152,7 @@ def cells(some: list[Result]) -> list[str]:
 
 
 def options(parser: argparse.ArgumentParser) -> None:
-    """What can be asked of a run."""
+    """Add the options of a run."""
     part = "repeatable; tasks with this in their name, such as go/"
     parser.add_argument("--name", action="append", metavar="PART", help=part)
     parser.add_argument("--kind", choices=get_args(Kind))

@@ -9,12 +9,12 @@ from pathlib import Path
 PACKAGE = Path(__file__).parents[1] / "src/callboard"
 BUDGETS = {
     "servers": 17_859,
-    "coding": 15_998,
+    "coding": 16_007,
     "cli": 9_259,
     "wires": 8_850,
     "jobs": 7_439,
     "dialects": 6_542,
-    "providers": 5_153,
+    "providers": 5_152,
     "mcp": 3_812,
     "evaluation": 3_529,
     "sandbox": 3_348,
@@ -36,7 +36,7 @@ BUDGETS = {
 }
 """Lines of each room, and of the modules beside the rooms ("root")."""
 FILES = 557
-TEST_LINES = 99_019
+TEST_LINES = 99_031
 
 
 def count_lines(folder):

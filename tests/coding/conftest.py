@@ -41,13 +41,17 @@ NAME = "[user]\n\tname = Ada\n\temail = ada@example.org\n[init]\n\tdefaultBranch
 _reports = {}
 
 
+async def no_digest():
+    return ""
+
+
 async def run_tests_once(workspace, selection=None, *, folder, seconds, digest=None):
     """The tests of a job: run, unless they ran on just these files in such a sandbox, and read only.
 
     Many tests begin with the same repository, and mend it in the same way.
     """
     selection = selection or Selection()
-    digest = digest or (lambda: asyncio.sleep(0, ""))
+    digest = digest or no_digest
     files = content_of(workspace.root)
     confinement = repr(workspace.confinement).replace(str(workspace.root.parent), "")
     key = (files, selection, workspace.sandbox.name, confinement, folder, os.environ["PATH"])

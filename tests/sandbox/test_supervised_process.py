@@ -110,7 +110,7 @@ def test_a_fork_server_or_supervisor_that_is_killed_ends_its_commands(sandbox, w
 
 
 FORKS = """
-import asyncio, os, sys, time
+import asyncio, os, signal, sys
 from pathlib import Path
 from callboard.sandbox import Confinement, find_sandbox
 confinement = Confinement(workspace=Path(sys.argv[1]))
@@ -118,11 +118,11 @@ async def run(*command):
     return await (await find_sandbox(prefer="none")).run(command, confinement)
 print(asyncio.run(run("echo", "before")).output, flush=True)
 async def main():
-    task = asyncio.create_task(run("sleep", sys.argv[2]))
-    await asyncio.sleep(0.5)
+    task = asyncio.create_task(run("sh", "-c", f"touch started; exec sleep {sys.argv[2]}"))
+    while not Path(sys.argv[1], "started").exists():
+        await asyncio.sleep(0.01)
     if not os.fork():
-        time.sleep(60)
-        os._exit(0)
+        signal.pause()
     await task
 if os.fork():
     os.wait()

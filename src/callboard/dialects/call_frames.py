@@ -23,7 +23,7 @@ SEPARATORS = f"{_BLANK},;"
 
 
 def pass_other_text(state: ParseState, sign: Marker, at: int) -> bool:
-    """Read JSON, or the bracket, that the sign begins, if it certainly is no call. Most brackets in a text are not."""
+    """Read JSON, or the bracket, that the sign begins, if they certainly begin no call, as most brackets in a text."""
     if sign.is_opener or len(sign.text) > 1:
         return False
     buffer = state.buffer

@@ -26,7 +26,7 @@ CALL_LABELS = frozenset({"", "json", "tool", "tool_call", "tool_calls", "tool_us
 
 
 def pass_code_fence(state: ParseState, at: int) -> bool:
-    """Read the line of a fence around code, or around JSON that is no call. Return False if it has to be examined."""
+    """Read the line of a fence around code, or around JSON without a call. Return False if the line has to be examined."""
     buffer, markers = state.buffer, state.markers
     line = _FENCE_LINE.match(buffer.text, at)
     if line is None:

@@ -1,4 +1,4 @@
-"""What running jobs do now: the calls that run, and the reply that a model is writing.
+"""Activities of running jobs: the calls that run, and the reply that a model is writing.
 
 The process that runs a job stores a draft of a reply that takes longer than `DRAFT_SECONDS`, and replaces it as often.
 So every process can show the reply from its beginning. A draft that is older than the job's last entry is ignored. The

@@ -435,7 +435,6 @@ def _unsendable(where: str) -> CallerError:
     )
 
 
-@lru_cache(256)
 def _without_secrets(parts: SplitResult) -> str:
     """The URL without user, password, query and fragment."""
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"

@@ -172,7 +172,7 @@ async def run_guarded(
 
     Args:
         command: The program that leads to the gate, and its arguments.
-        restrictions: What the supervisor does before the command begins; see `supervisor`.
+        restrictions: Instructions for the supervisor, before the command begins; see `supervisor`.
         descriptors: Files that the command inherits, by their index from `FIRST_DESCRIPTOR`. Closed here.
         own_processes: Number of processes that are not the command's.
         environment: Its whole environment.

@@ -116,7 +116,7 @@ class SupervisedProcess:
 
         Args:
             command: The program, by its absolute path, and its arguments.
-            restrictions: What the supervisor does before the command begins; see `supervisor`.
+            restrictions: Instructions for the supervisor, before the command begins; see `supervisor`.
             descriptors: Files that the command inherits, by their index from `FIRST_DESCRIPTOR`. Closed here.
             environment: The whole environment.
 

@@ -1,6 +1,8 @@
 """Code with a usual fault has the right code among its first fixes."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from callboard.coding.edits.fixes import MAX_EDITS, MAX_LINE, make_fixes
 
@@ -11,7 +13,8 @@ FAULTS = [
     ("python", "return self.items", "return self.items.copy()", ""),
     ("python", "def add(item, to=[]):", "def add(item, to=None):\n    to = [] if to is None else to", ""),
     ("python", "rows = [[0] * width] * height", "rows = [[0] * width for _ in range(height)]", ""),
-    ("python", "return send(item)", "return await send(item)", "import asyncio"),
+    ("python", "return send(item)", "return await send(item)", "async def main():"),
+    ("python", "calls.append(lambda: send(name))", "calls.append(lambda name=name: send(name))", ""),
     ("python", "return max(len(each) for each in rows)", "return max((len(each) for each in rows), default=0)", ""),
     ("python", "if not limit:", "if limit is None:", ""),
     ("python", "return count[name] + 1", "return count.get(name, 0) + 1", ""),
@@ -46,7 +49,7 @@ FAULTS = [
 
 
 def fix(language, line, other=""):
-    return [each.new for _, each in make_fixes(f"{other}\n{line}\n", f"a.{SUFFIXES[language]}", [2])]
+    return [each.new for each in make_fixes(f"{other}\n{line}\n", f"a.{SUFFIXES[language]}", [2])]
 
 
 def test_usual_faults_are_fixed():
@@ -57,27 +60,32 @@ def test_usual_faults_are_fixed():
 def test_likely_fixes_come_first_and_then_the_lines_in_their_order():
     text = "def total(items):\n    return items\n\n\ndef size(items):\n    return len(items) + 1\n"
     fixes = [*make_fixes(text, "a.py", [6, 2])]
-    ranks = [rank for rank, _ in fixes]
+    ranks = [each.rank for each in fixes]
     assert ranks == sorted(ranks)
-    assert [each.line for rank, each in fixes if rank == ranks[0]] == [6, 2, 2]
-    assert next(each.line for rank, each in fixes if rank > ranks[0]) == 6
+    assert [each.line for each in fixes if each.rank == ranks[0]] == [6, 2, 2]
+    assert next(each.line for each in fixes if each.rank > ranks[0]) == 6
     assert fixes == [*make_fixes(text, "a.py", [6, 2])]
 
 
-def test_a_fix_changes_one_line():
-    text = "def total(items):\n    for each in items:\n        yield each + 1\n"
-    lines = text.splitlines()
-    for _, each in make_fixes(text, "a.py", [1, 2, 3]):
-        assert each.old == lines[each.line - 1].strip()
+@given(
+    st.lists(
+        st.sampled_from([*[line for _, line, _, _ in FAULTS], "", "'''", "é = 'a", "((((", "\tx = y()"]), min_size=1
+    ),
+    st.sampled_from(["a.py", "a.js", "a.go"]),
+)
+def test_a_fix_changes_one_line(lines, path):
+    text = "\n".join(lines)
+    for each in make_fixes(text, path, range(1, len(lines) + 1)):
+        line = lines[each.line - 1]
+        assert each.old == line.strip()
         assert each.new != each.old
-        indent = lines[each.line - 1][: -len(each.old)]
-        changed = [*lines[: each.line - 1], indent + each.new, *lines[each.line :], ""]
-        assert each.text == "\n".join(changed)
+        indent = line[: len(line) - len(line.lstrip())]
+        assert each.text == "\n".join([*lines[: each.line - 1], indent + each.new, *lines[each.line :]])
 
 
 @pytest.mark.parametrize("line", ['say("a - b is not None")  # [1:2] and 1 < 2', '"""for each in items:"""'])
 def test_texts_and_comments_stay(line):
-    for _, each in make_fixes(f"{line}\n", "a.py", [1]):
+    for each in make_fixes(f"{line}\n", "a.py", [1]):
         assert line.removeprefix("say(").replace(")", "") in each.new.replace(")", "")
 
 

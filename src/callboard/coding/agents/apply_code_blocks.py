@@ -113,7 +113,7 @@ PUT_CODE: Final = "put_code"
 MAX_REPLY: Final = 1_000_000
 """Characters of the longest reply whose code is applied."""
 MAX_MESSAGE: Final = 150
-"""Characters of why a test was left out."""
+"""Characters of the reason why a test was removed."""
 MAX_BLOCKS: Final = 100
 """Code blocks of one reply that are applied."""
 
@@ -143,7 +143,7 @@ class CodeBlockApplier:
         self.failures: list[str] = []
         """Why code of the last reply could not be applied."""
         self.wrong_tests: list[str] = []
-        """Tests of the last reply that were left out, with the messages of their failures."""
+        """Removed tests of the last reply, with the messages of their failures."""
         self.calls = 0
         self.deferred: list[InvocationCanister] = []
         """The calls that somebody has to answer; then nothing of the last reply is applied."""
@@ -202,7 +202,7 @@ class CodeBlockApplier:
         await self._run(calls)
 
     async def apply_without(self, failures: Iterable[Failure]) -> tuple[str, ...]:
-        """Apply the code of the last reply again without what failed; return descriptions of what is left out."""
+        """Apply the code of the last reply again without the failed tests; return descriptions of them."""
         changed = self.changed_files
         failures = [*failures]
         failed = {each.name: self._read_line(each.location) for each in failures}

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from callboard.coding.agents.phase_runner import MakeAgent, PhaseRunner
 
 MAX_REMOVALS: Final = 12
-"""Runs of the tests in which failed tests are left out of one reply."""
+"""Runs of the tests in which failed tests are removed from one reply."""
 MAX_FILES: Final = 20
 """Files that a code block may be for, where the task is about none."""
 
@@ -55,10 +55,10 @@ class CodeBlockPhase:
         self._used_lines: Sequence[Hole] = ()
         """Lines of the code that the failing tests use; none if tests do not judge the answers."""
         self._refused: tuple[str, ...] = ()
-        """Why the last answer was refused, for the next prompt for whole functions."""
+        """The reasons why the last answer was refused, which the next prompt for whole functions may say."""
 
     async def run(self) -> None:
-        """Run attempts until one passes, or nothing is left to run them with."""
+        """Run attempts until one passes, or no replies or time remain."""
         runner, attempts, memory, past = self._runner, self._attempts, self._memory, self._past
         await self._best.restore(past.code_calls.values())
         runner.calls -= len(past.code_calls) - past.codes_before
@@ -174,8 +174,8 @@ class CodeBlockPhase:
     async def _apply(self, applier: CodeBlockApplier, hole: Hole | None) -> None:
         """Apply the code of the answer, or the line for a hole, and check the evidence.
 
-        If the answer holds only tests, what fails is left out until the rest passes: the code did not change, so the
-        tests must be wrong.
+        If the answer holds only tests, Callboard removes those that fail until the rest passes: the code did not change,
+        so these tests must be wrong.
         """
         runner, tests = self._runner, self._workspace.tests
         await applier.apply(runner.facts.answer, hole)

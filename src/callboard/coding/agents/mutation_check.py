@@ -55,7 +55,7 @@ class MutationResult(NamedTuple):
     def wish(self, tests: Sequence[str], wrong: Sequence[str], number: int) -> str:
         """Return the end of the next prompt, which asks for tests that notice more.
 
-        `tests` are the files of tests, `wrong` describes tests of the last reply that were left out. Prompts of
+        `tests` are the files of tests, `wrong` describes removed tests of the last reply. Prompts of
         different numbers show different survivors.
         """
         first = number * MAX_SHOWN % max(len(self.survivors), 1)

@@ -136,13 +136,13 @@ class PhaseRunner:
         self._hears = True
         """Whether a message of the person ends a run."""
         self._message = ""
-        """What the person said, which ended the last run."""
+        """The message of the person that ended the last run."""
         self._nested = self.workspace.nested_instructions()
         self.failure = ""
         """Why the stronger model could not be asked."""
         self._settings = self.request.settings.coding
         self.facts = Facts()
-        """What the evidence of the phase is checked by."""
+        """Facts that the evidence of the phase is checked by."""
         self._rounds_before = 0
         self.new_files: list[str] = []
         """Files that the task names and that do not exist yet."""

@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import aclosing
 from functools import partial
 from heapq import merge
-from itertools import islice
+from itertools import islice, repeat
 from typing import Final, NamedTuple
 
 from callboard.coding.agents.mutation_check import RunTests, read_texts, try_mutants
@@ -42,7 +42,7 @@ MAX_STOPPED: Final = 2
 
 
 class Repair(NamedTuple):
-    """What takes the place of a line, so that the tests pass."""
+    """Code in the place of a line, with which the tests pass."""
 
     path: str
     line: int
@@ -67,19 +67,17 @@ async def find_repair(
     repairs: tuple[Repair, ...] = ()
     try:
         while len(repairs) < MAX_STEPS and not before.stopped:
-            ranks, fixes = await asyncio.to_thread(_choose, texts, numbers, limit)
-            tries = iter(ranks)
+            fixes = await asyncio.to_thread(_choose, texts, numbers, limit)
             best: tuple[str, Mutant] | None = None
-            stopped = best_rank = 0
+            stopped = 0
             async with aclosing(try_mutants(workspace, texts, fixes, run_all, end - clock())) as tried:
                 async for path, fix, report in tried:
-                    rank = next(tries)
                     if report.is_good:
                         return (*repairs, Repair(path, fix.line, fix.new))
                     stopped += bool(report.stopped)
                     if report.complete and not report.errors and report.failed < before.failed:
-                        best, best_rank, before = (path, fix), rank, report
-                    if stopped == MAX_STOPPED or (best and rank > best_rank == USUAL):
+                        best, before = (path, fix), report
+                    if stopped == MAX_STOPPED or (best and fix.rank > best[1].rank == USUAL):
                         break
             if best is None:
                 break
@@ -96,14 +94,10 @@ async def find_repair(
     return ()
 
 
-def _choose(
-    texts: Mapping[str, str], lines: Mapping[str, Sequence[int]], limit: int
-) -> tuple[Sequence[int], Sequence[tuple[str, Mutant]]]:
-    """Return the ranks of the likeliest `limit` fixes of these lines that parse, and the fixes."""
-    each_file = [
-        [(rank, path, fix) for rank, fix in islice(make_fixes(text, path, lines[path]), 2 * limit)]
-        for path, text in texts.items()
-    ]
-    ranked = merge(*each_file, key=lambda each: each[0])
-    parsed = [*islice((each for each in ranked if find_syntax_error(each[2].text, each[1]) is None), limit)]
-    return [rank for rank, _, _ in parsed], [(path, fix) for _, path, fix in parsed]
+def _choose(texts: Mapping[str, str], lines: Mapping[str, Sequence[int]], limit: int) -> list[tuple[str, Mutant]]:
+    """Return the likeliest `limit` fixes of these lines that parse."""
+    fixes = merge(
+        *(zip(repeat(path), make_fixes(text, path, lines[path])) for path, text in texts.items()),
+        key=lambda each: each[1].rank,
+    )
+    return [*islice((each for each in fixes if find_syntax_error(each[1].text, each[0]) is None), limit)]

@@ -12,15 +12,16 @@ from typing import Final
 
 NAME: Final = r"(?:(?<![\w.])[^\W\d]\w*(?:\.\w+)*)"
 INSIDE: Final = r"(?:[^()\n]|\((?:[^()\n]|\([^()\n]*\))*\))*"
-"""What is in brackets, with at most two pairs of brackets in it."""
+"""Text in brackets, with at most two pairs of brackets in it."""
 VALUE: Final = rf"(?:(?<![\w.])[^\W\d]\w*(?:\.\w+|\[[^\[\]\n]*\]|\({INSIDE}\))*)"
 OPERAND: Final = rf"(?:{VALUE}|\d+|\({INSIDE}\))"
 
 Row = tuple[str, ...]
 """A pattern, and what its match may become."""
+
 IDIOMS: Final[Mapping[str, Sequence[Row]]] = {
     "python": (
-        # What is shared, or changed while it is iterated, is copied.
+        # Copies of what is shared or changed while it is iterated.
         (rf"(\bfor .+ in )({VALUE}):", r"\1list(\2):"),
         (r"\brange\(len\((.+?)\)\)", r"reversed(range(len(\1)))"),
         (rf"(\breturn |\w = )({NAME})$", r"\1\2.copy()", r"\1deepcopy(\2)"),
@@ -31,7 +32,7 @@ IDIOMS: Final[Mapping[str, Sequence[Row]]] = {
         (r"^(    )(\w+)(?:: .+)? = (\[\]|\{\}|set\(\))$", r"\1def __init__(self):\n\1    self.\2 = \3"),
         (r"(\[.+\] \* \w+)\] \* (\w+)", r"\1 for _ in range(\2)]"),
         (r"\bdict\.fromkeys\(([^(),\n]+), (\[\]|\{\})\)", r"{key: \2 for key in \1}"),
-        (r"\blambda: (.*?\b)(\w+)\b", r"lambda \2=\2: \1\2"),
+        (r"\blambda: ([^()\n]*\()(\w+)\b", r"lambda \2=\2: \1\2"),
         (rf"(\breturn |\w = |^ +)((?!await\b|return\b|yield\b|def\b|class\b|async\b){NAME}\()", r"\1await \2"),
         # Nothing is there.
         (rf"\b(max|min)\(({INSIDE}\bfor\b{INSIDE})\)", r"\1((\2), default=0)"),
@@ -137,7 +138,7 @@ IDIOMS: Final[Mapping[str, Sequence[Row]]] = {
         (r"\btime\.(?:UTC|Local)\b", "time.UTC", "time.Local", "zone", "loc"),
     ),
 }
-"""What code with a usual fault looks like in each language, and what it may become."""
+"""Code with a usual fault in each language, and what the code may become."""
 CHANGES: Final[Sequence[Row]] = (
     (r" < ", " > ", " >= "),
     (r" <= ", " >= ", " > "),
@@ -190,7 +191,7 @@ OTHERS: Final = {
 }
 """Names of functions that are taken for each other, in groups."""
 TEXTS: Final = frozenset({"utf-8", "utf8", "ascii", "latin-1", "latin1", "%v"})
-"""What is changed in texts too."""
+"""Matches that are changed in texts too."""
 BUILTINS: Final = {"python": ("str", "int", "abs", "set"), "javascript": ("Number", "String"), "go": ()}
 """Functions of one argument that need no import."""
 NO_VALUE: Final = re.compile(
@@ -199,4 +200,4 @@ NO_VALUE: Final = re.compile(
     r"|return|select|self|static|struct|super|switch|this|throw|True|False|true|false|try|type|undefined|var|void|while|with"
     r"|yield|_)\Z"
 )
-"""Words that are no name of a value or a function."""
+"""Words that name neither a value nor a function."""

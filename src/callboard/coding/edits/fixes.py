@@ -5,7 +5,7 @@ sort. `fix_patterns` has what such code looks like and what it becomes. For a wr
 names of the file are tried.
 
 Laws: a fix differs from the text in one range of one line. The same text gives the same fixes, the likely ones first.
-The work is linear in the text and in the number of lines.
+The work is linear in the text, and in the number of lines.
 """
 
 from __future__ import annotations
@@ -34,6 +34,8 @@ from callboard.coding.outlines.languages import find_language
 
 MAX_NAMES: Final = 6
 """Names that stand for one name, and functions that are put around one value."""
+MAX_NEAR: Final = 200
+"""Names before and after a line of which the nearest are taken."""
 MAX_LINE: Final = 160
 """Characters of the longest line that is fixed. Some patterns take time that grows with the square of a line."""
 MAX_EDITS: Final = 100
@@ -45,7 +47,7 @@ _TARGET: Final = re.compile(rf"(?<=[(,\[{{ ])(?=({VALUE})(?:[),\]}};]|$))", re.M
 """A value that a function may be put around."""
 _PAIR: Final = re.compile(rf"(?=\(({VALUE}), ({VALUE})\))")
 _REGULAR: Final = re.compile(r"\\[bdswBDSW.]|\[\^|\(\?[:=!<P]|[\].)][*+]")
-"""What lines with a regular expression have."""
+"""Signs of a regular expression in a line."""
 _DEFINITION: Final = re.compile(
     r"\s*(?:export |default |async )*(?:def|class|func|function|type|package|import|from)\b"
 )
@@ -53,17 +55,17 @@ _DEFINED: Final = re.compile(
     r"^(?:from .+ |)import ([^\n]+)|^(?:export |async )*(?:def|function|func|const) (\w+)(?= ?\(| = (?:async )?\()",
     re.MULTILINE,
 )
-"""What a file imports, and the functions that it defines."""
+"""The imports of a file, and the functions that the file defines."""
 _CALLED: Final = re.compile(r"(?<![.\w])([^\W\d]\w*)\(")
 _ERROR: Final = re.compile(r"\b[A-Z]\w*(?:Error|Exception)\b")
 _WORDS: Final = (re.compile(r"(?<![\w.])[^\W\d]\w*(?![\w(])"), re.compile(r"(?<=\w\.)[^\W\d]\w*(?![\w(])"))
 """Names of values, and of attributes."""
 
 
-def make_fixes(text: str, path: str, lines: Sequence[int]) -> Iterator[tuple[int, Mutant]]:
-    """Make the fixes of these lines, from 1, each with its rank: likely fixes have a low rank.
+def make_fixes(text: str, path: str, lines: Sequence[int]) -> Iterator[Mutant]:
+    """Make the fixes of these lines, from 1, sorted by rank, then by the order of the lines.
 
-    The order is that of the ranks, then that of the lines. There are none for a language that is not known here.
+    There are none for a language that is not known here.
     """
     language = find_language(path)
     if language is None or language.name not in IDIOMS or len(text) > MAX_TEXT:
@@ -71,7 +73,7 @@ def make_fixes(text: str, path: str, lines: Sequence[int]) -> Iterator[tuple[int
     starts = [0, *(match.end() for match in re.finditer("\n", text))]
     order = {number: index for index, number in reversed([*enumerate(lines)]) if 0 < number <= len(starts)}
     tokens = tokenize(text, language.name)
-    edits: list[tuple[int, int, Edit]] = []
+    edits: list[tuple[int, Edit]] = []
     for edit in find_edits(tokens, text, language.name):
         number = bisect_right(starts, edit.start)
         if (
@@ -79,7 +81,7 @@ def make_fixes(text: str, path: str, lines: Sequence[int]) -> Iterator[tuple[int
             and "\n" not in text[edit.start : edit.end]
             and not _DEFINITION.match(text, starts[number - 1])
         ):
-            edits.append((_CHANGE, order[number], edit))
+            edits.append((order[number], edit._replace(rank=_CHANGE)))
     places = [each.start for each in tokens]
     fixer = _Fixer(text, language.name)
     for number, index in order.items():
@@ -88,14 +90,14 @@ def make_fixes(text: str, path: str, lines: Sequence[int]) -> Iterator[tuple[int
         if end - start <= MAX_LINE:
             first = max(bisect_left(places, start) - 1, 0)  # a text of several lines may begin before the line
             line_edits = fixer.fix_line(start, end, tokens[first : bisect_left(places, end)])
-            edits += [(each.rank, index, each) for each in islice(line_edits, MAX_EDITS)]
-    edits.sort(key=lambda each: each[:2])
+            edits += [(index, each) for each in islice(line_edits, MAX_EDITS)]
+    edits.sort(key=lambda each: (each[1].rank, each[0]))
     seen: set[tuple[int, str]] = set()
-    for rank, index, edit in edits:
+    for index, edit in edits:
         mutant = make_mutant(text, lines[index], edit)
         if mutant.new != mutant.old and (mutant.line, mutant.new) not in seen:
             seen.add((mutant.line, mutant.new))
-            yield rank, mutant
+            yield mutant
 
 
 class _Fixer:
@@ -110,6 +112,7 @@ class _Fixer:
         ]
         self._errors = [*dict.fromkeys(_ERROR.findall(text))][:MAX_NAMES]
         self._names = [[(match.start(), match[0]) for match in pattern.finditer(text)] for pattern in _WORDS]
+        self._words = {*re.findall(r"\w+", text)}
 
     def fix_line(self, start: int, end: int, tokens: Sequence[CodeToken]) -> Iterator[Edit]:
         """Return the edits of the line between these places, whose tokens these are."""
@@ -126,13 +129,17 @@ class _Fixer:
         if _REGULAR.search(text, start, end):
             yield from self._apply(REGULAR_EXPRESSIONS, _CHANGE, start, end, lambda _: True)
         for token in tokens:
+            if token.start < start:
+                continue
             if token.kind == "number" and token.text.isdecimal() and token.text != "0":
                 yield Edit(_CHANGE, token.start, token.end, str(int(token.text) - 1))
             for other in groups.get(token.text, ()) if token.kind == "word" else ():
                 yield Edit(_CHANGE, token.start, token.end, other)
         yield from self._call(start, end)
         for pattern, known in zip(_WORDS, self._names, strict=True):
-            nearest = sorted(known, key=lambda each: abs(each[0] - start))
+            at = bisect_left(known, (start, ""))
+            near = known[max(0, at - MAX_NEAR) : at + MAX_NEAR]
+            nearest = sorted(near, key=lambda each: abs(each[0] - start))
             names = [*dict.fromkeys(name for _, name in nearest if not NO_VALUE.match(name))][: MAX_NAMES + 1]
             for match in pattern.finditer(text, start, end):
                 if not NO_VALUE.match(match[0]) and is_code(match.start()):
@@ -148,8 +155,8 @@ class _Fixer:
                 if match.end() > end or not (is_code(match.start()) or match[0] in TEXTS):
                     continue
                 for each in replacements:
-                    is_known = all(name in text for name in IMPORTED.findall(each))
-                    if is_known and ("await " not in each or "async" in text):
+                    needed = [*IMPORTED.findall(each), *(["async"] if "await " in each else [])]
+                    if self._words.issuperset(needed):
                         new = match.expand(each)
                         names = self._errors if "ERROR" in each else ("",)
                         yield from (

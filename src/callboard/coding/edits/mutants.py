@@ -89,9 +89,13 @@ class Mutant(NamedTuple):
     """The line after it; several lines if it has become so many."""
     text: str
     """The whole text with the mistake."""
+    rank: int
+    """The rank of the kind of change: low ones come first."""
 
 
 class CodeToken(NamedTuple):
+    """A word, a number, an operator, or `other`: a text or a comment."""
+
     kind: str
     text: str
     start: int
@@ -99,6 +103,8 @@ class CodeToken(NamedTuple):
 
 
 class Edit(NamedTuple):
+    """New code for a range of the text."""
+
     rank: int
     start: int
     end: int
@@ -154,11 +160,12 @@ def describe_mutant(mutant: Mutant) -> str:
 
 
 def make_mutant(text: str, number: int, edit: Edit) -> Mutant:
+    """Return the text with an edit, which begins in the line `number`."""
     changed = text[: edit.start] + edit.new + text[edit.end :]
     start = text.rfind("\n", 0, edit.start) + 1
     rest = text[edit.end :].partition("\n")[0]
     old, new = text[start : edit.end] + rest, text[start : edit.start] + edit.new + rest
-    return Mutant(number, old.strip(), new.strip(), changed)
+    return Mutant(number, old.strip(), new.strip(), changed, edit.rank)
 
 
 def _edit_tokens(tokens: Sequence[CodeToken]) -> Iterator[Edit]:

@@ -69,7 +69,7 @@ _MAX_NAME: Final = 100
 _MIN_WINDOW: Final = 256
 """Tokens of the smallest context window that llama.cpp serves."""
 _MAX_TOKEN: Final = 128
-"""Bytes of the longest token of known vocabularies: 128 spaces, in those of OpenAI, Llama, Qwen and DeepSeek."""
+"""Bytes of the longest token of known vocabularies: 128 spaces, of OpenAI, Llama, Qwen and DeepSeek."""
 MAX_WITHOUT_THOUGHTS: Final = 1024
 """Maximum tokens of a reply that leaves no room for thoughts: the smallest budget of Anthropic, and Google's of `low`."""
 _THINKING_FIELDS: Final = frozenset({"chat_template_kwargs", "reasoning", "thinking", "enable_thinking"})
