@@ -31,6 +31,18 @@ def test_a_small_mistake_of_the_code_is_repaired_once_an_answer_has_failed(run, 
     assert repository.git("show", f"{done.job.output.branch}:calc.py") == "def add(a, b):\n    return a + b\n"
 
 
+def test_a_repair_may_have_several_lines(run, repository):
+    (repository.root / "calc.py").write_text("def add(item, to=[]):\n    to.append(item)\n    return to\n")
+    (repository.root / "test_calc.py").write_text(
+        "import calc\n\n\ndef test_add():\n    calc.add(1)\n    assert calc.add(2) == [2]\n"
+    )
+    repository.commit("Default")
+    done = run("debug", DEBUG, ["The list is shared."])
+    assert done.job.state == "completed"
+    code = repository.git("show", f"{done.job.output.branch}:calc.py")
+    assert code.startswith("def add(item, to=None):\n    to = [] if to is None else to\n    to.append(item)\n")
+
+
 def test_code_that_no_small_change_repairs_stays_as_it_was(run, repository):
     done = run("debug", DEBUG, ["calc.py\n```python\ndef add(a, b):\n    return a | b\n```", RIGHT])
     assert (done.job.state, done.job.rounds) == ("completed", 2)
