@@ -152,9 +152,10 @@ def test_console_blocks(name, tmp_path):
             assert plain(done.stdout.decode()) == plain("\n".join(shown)), command
 
 
-def test_help_is_current():
-    script = [sys.executable, str(ROOT / "docs" / "regenerate.py"), "--check"]
-    done = subprocess.run(script, check=False, capture_output=True, text=True)
+@table("script", ["regenerate.py", "plots.py"])
+def test_what_scripts_write_is_current(script):
+    command = [sys.executable, ROOT / "docs" / script, "--check"]
+    done = subprocess.run(command, check=False, capture_output=True, text=True)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
