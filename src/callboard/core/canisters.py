@@ -193,7 +193,7 @@ class InvocationCanister(_Canister, frozen=True, eq=False, tag="invocation"):
     quoted_from: str = ""
 
     def __post_init__(self) -> None:
-        if isinstance(self.arguments, dict | Mapping) and type(self.arguments) is not ReadOnlyDict:
+        if type(self.arguments) is not ReadOnlyDict and isinstance(self.arguments, (dict, Mapping)):
             msgspec.structs.force_setattr(self, "arguments", ReadOnlyDict(self.arguments))
 
     @property

@@ -103,6 +103,8 @@ class ParallelExecutor:
             for invocation in invocations
             if invocation.identifier not in known
         }
+        for task in tasks.values():
+            task.add_done_callback(news.wake)
         self.unseen = []
         try:
             if self._on_error == "fail_fast" and tasks:
@@ -121,7 +123,7 @@ class ParallelExecutor:
                     task = tasks[identifier]
                     while not task.done():
                         # Awaiting the task itself would mean waiting for it even after a cancellation.
-                        await asyncio.wait((task, news.arrival()), return_when=asyncio.FIRST_COMPLETED)
+                        await news.arrival()
                         for event in news.take():
                             yield event
                     result = tasks.pop(identifier).result()
@@ -162,7 +164,8 @@ class ParallelExecutor:
                 if self.journal is not None and early is None:
                     result = replace(result, invocation_id=invocation.identifier)
                     await self.journal.end_call(invocation, result)
-            return replace(result, invocation_id=invocation.identifier)
+            is_own = result.invocation_id == invocation.identifier
+            return result if is_own else replace(result, invocation_id=invocation.identifier)
 
     async def _execute(self, invocation: InvocationCanister, news: _Progress) -> ResultCanister:
         invoker = self._invokers[invocation.name]
@@ -225,7 +228,7 @@ class _Progress:
         return events
 
     def arrival(self) -> asyncio.Future[None]:
-        """Return a future that is done when there is a new event."""
+        """Return a future that is done when there is a new event, or a call has ended."""
         if self._arrival.done():
             self._arrival = self._loop.create_future()
         return self._arrival
@@ -239,6 +242,10 @@ class _Progress:
 
     def _take(self, event: Event) -> None:
         self._events.append(event)
+        self.wake()
+
+    def wake(self, _: object = None) -> None:
+        """Make the future of `arrival` done."""
         if not self._arrival.done():
             self._arrival.set_result(None)
 
