@@ -522,10 +522,10 @@ class Run(Generic[OutputT_co]):
             raise _OutOfTime(f"{self._loop.limits.seconds:g} seconds are over") from None
 
     def _feed(self, event: core.Event) -> core.Event:
-        if isinstance(event, core.ReplyFailed):
+        if type(event) is core.ReplyFailed:
             about = {name: getattr(event, name) for name in ("code", "excerpt", "party", "path", "hint", "retry_after")}
             self.failure = ProviderError(event.message, **about)
-        elif isinstance(event, core.Note) and event.code == "missed_call":
+        elif type(event) is core.Note and event.code == "missed_call":
             _log.warning("%s", event.text)
         self._active.output_check.follow(event)
         if actions := self._loop.feed(event, self._clock()):
@@ -635,7 +635,7 @@ class _Reply:
     def take(self, events: list[core.Event]) -> list[core.Event]:
         """Return the events that the run gets for these events of the model."""
         for event in events:
-            if isinstance(event, core.Usage) and self._context_window is not None:
+            if self._context_window is not None and isinstance(event, core.Usage):
                 self._context_window.count(event)
         self._is_whole = isinstance(events[-1], (core.ReplyEnded, core.ReplyFailed))
         if self._event_filter is None:

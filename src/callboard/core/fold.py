@@ -49,6 +49,8 @@ class Fold:
 
     def feed(self, event: Event, /) -> list[Canister]:
         """Return the canisters that are whole with this `event`."""
+        if type(event) is ArgumentsPiece:  # spares nearly all events of a call the checks below
+            return []
         match event:
             case TextPiece() | RefusalPiece():
                 if self._pieces and type(self._pieces[-1]) is not type(event):
@@ -66,8 +68,6 @@ class Fold:
                 return [*self.finish(), InvocationCanister(identifier, name, None, raw)]
             case ReplyEnded() | ReplyFailed():
                 return self.finish()
-            case _:
-                pass
         return []
 
     def finish(self, why: Why = "stop", /) -> list[Canister]:

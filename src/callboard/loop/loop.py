@@ -401,8 +401,8 @@ class Loop:
     def _feed_reply(self, event: core.Event, now: datetime) -> list[Action]:
         self._reply += self._fold.feed(event)
         match event:
-            case core.TextPiece() | core.ReasoningPiece() | core.ArgumentsPiece():  # first, as most events are pieces
-                pass
+            case core.TextPiece() | core.ArgumentsPiece() | core.ReasoningPiece() | core.InvocationStarted():
+                pass  # first, as most events are among these
             case core.Usage():
                 # Some providers send the usage with every piece; the last one counts.
                 self._reply_usage = event

@@ -80,7 +80,7 @@ class Calls(CallTable[_Call]):
         identifier = string(delta.id)
         if not (name or json or identifier):
             return []
-        key = delta.index if isinstance(delta.index, int | str) else None
+        key = delta.index if isinstance(delta.index, (int, str)) else None
         events: list[core.Event] = []
         call = self._find(key, identifier, name)
         if call is not None and call.is_repeated(name, json):
@@ -124,12 +124,12 @@ class Calls(CallTable[_Call]):
             last = self._last
             completes = last is not None and not last.name and not (identifier and last.id)
             call = last if completes else None
-        return None if call is not None and _differs(call, key, identifier, name) else call
+        return None if call is not None and name and _differs(call, key, identifier, name) else call
 
 
 def _differs(call: _Call, key: int | str | None, identifier: str, name: str) -> bool:
     """Whether a delta that leads to this call begins another: backends reuse indices and identifiers."""
-    if not name or not call.name:
+    if not call.name:
         return False
     if identifier and call.id and identifier != call.id:
         return True
@@ -242,7 +242,8 @@ class StreamDecoder(BaseStreamDecoder[tuple[Chunk, _Fields | None]]):
 
     def _decode_delta(self, delta: Delta, events: list[core.Event]) -> None:
         content = delta.content
-        if type(content) is str and not (delta.reasoning_content or delta.reasoning or delta.refusal):
+        has_others = delta.reasoning_content or delta.reasoning or delta.refusal
+        if not has_others and (content is None or type(content) is str):
             pieces: list[core.Event] = [core.TextPiece(content)] if content else []  # nearly all deltas
         else:
             pieces = [*_pieces(delta, self._origin)]
