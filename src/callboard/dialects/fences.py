@@ -19,7 +19,7 @@ _LINE_END = re.compile(r"\n")
 _BLANK = " \t\r"
 _FENCE = 3
 _FENCE_LINE = re.compile(
-    rf"((?P<char>[`~])(?P=char){{{_FENCE - 1},{MAX_RUN - 1}}}+(?!(?P=char)))([^`~{{\[\n]{{0,{MAX_RUN}}}+)(?=\n)"
+    rf"(`{{{_FENCE},{MAX_RUN}}}+(?!`)|~{{{_FENCE},{MAX_RUN}}}+(?!~))([^`~{{\[\n]{{0,{MAX_RUN}}}+)(?=\n)"
 )
 CALL_LABELS = frozenset({"", "json", "tool", "tool_call", "tool_calls", "tool_use", "tools", "xml"})
 """Labels of fences that may contain calls. Any other label means that the fence contains code."""
@@ -33,7 +33,7 @@ def pass_code_fence(state: ParseState, at: int) -> bool:
         return False
     run, fence = line[1], state.text_fence
     if fence is None:
-        label = line[3].strip().lower()
+        label = line[2].strip().lower()
         own, after = markers.fences.get(label), line.end() + 1
         if own is not None and markers.anywhere.find(buffer.text, after) is None and pass_json(state, [own], after):
             state.text_fence = TextFence(run, label in CALL_LABELS)
@@ -43,13 +43,13 @@ def pass_code_fence(state: ParseState, at: int) -> bool:
             state.text_fence = TextFence(run, holds_calls=False)
             match = markers.fence_pattern.search(buffer.text, line.end())
             buffer.at = len(buffer.text) if match is None else match.start()
-        if not buffer.text.startswith(("\n`", "\n~"), buffer.at):
-            return True
-        buffer.at += 1
-        return pass_code_fence(state, buffer.at)  # nearly always the closing line
+        if buffer.text.startswith(f"\n{run}\n", buffer.at):  # as nearly always
+            state.text_fence = None
+            buffer.at += 1 + len(run)
+        return True
     if fence.is_framing:
         return False
-    if not line[3].strip(_BLANK) and run.startswith(fence.run):
+    if not line[2].strip(_BLANK) and run.startswith(fence.run):
         state.text_fence = None
     else:
         buffer.at = line.end(1)

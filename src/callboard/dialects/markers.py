@@ -143,7 +143,7 @@ class DialectMarkers:
         calls, begins = _char_class(self.calls.first_chars), "|".join(self.calls.beginnings) or "(?!)"
         self.code_pattern = re.compile(f"`|\n|{begins}")
         """Matches text that may have a meaning in inline code."""
-        self.plain_code = re.compile(f"`(?:[^`\n{calls}]|(?!{begins})[^`\n])++`(?=[^`])")
+        self.plain_code = re.compile(f"`(?:[^`\n{calls}]++|(?!{begins})[^`\n])++`(?=[^`])")
         """Matches inline code without calls."""
         self.drops = {marker.text: marker for marker in ignored}
         self.prefilled = tuple(dialect.all_prefilled())
@@ -177,7 +177,7 @@ def _deciding(dialect: Dialect) -> Iterator[tuple[str, Dialect]]:
             yield text, dialects[0]
 
 
-_FENCE = r"`{3}|~{3}|`{1,2}\Z|~{1,2}\Z"
+_FENCE = r"```|~~~|``?\Z|~~?\Z"
 
 
 def _starts(
