@@ -13,7 +13,7 @@ BUDGETS = {
     "cli": 9_259,
     "wires": 8_851,
     "jobs": 7_439,
-    "dialects": 6_542,
+    "dialects": 6_539,
     "providers": 5_152,
     "mcp": 3_812,
     "evaluation": 3_529,

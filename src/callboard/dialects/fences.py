@@ -35,26 +35,23 @@ def pass_code_fence(state: ParseState, at: int) -> bool:
     if fence is None:
         label = line[2].strip().lower()
         own, after = markers.fences.get(label), line.end() + 1
-        if own is not None and markers.anywhere.find(buffer.text, after) is None and pass_json(state, [own], after):
-            state.text_fence = TextFence(run, label in CALL_LABELS)
-        elif own is not None or label in CALL_LABELS:
-            return False
-        else:
-            state.text_fence = TextFence(run, holds_calls=False)
+        if own is None and label not in CALL_LABELS:
             match = markers.fence_pattern.search(buffer.text, line.end())
             buffer.at = len(buffer.text) if match is None else match.start()
+        elif own is None or markers.anywhere.find(buffer.text, after) is not None or not pass_json(state, [own], after):
+            return False
         if buffer.text.startswith(f"\n{run}\n", buffer.at):  # as nearly always
-            state.text_fence = None
             buffer.at += 1 + len(run)
+        else:
+            state.text_fence = TextFence(run, label in CALL_LABELS)
         return True
     if fence.is_framing:
         return False
     if not line[2].strip(_BLANK) and run.startswith(fence.run):
         state.text_fence = None
+        buffer.at = line.end()
     else:
         buffer.at = line.end(1)
-        return True
-    buffer.at = line.end()
     return True
 
 
