@@ -8,7 +8,7 @@ from pathlib import Path
 
 PACKAGE = Path(__file__).parents[1] / "src/callboard"
 BUDGETS = {
-    "servers": 17_859,
+    "servers": 17_862,
     "coding": 16_007,
     "cli": 9_259,
     "wires": 8_851,

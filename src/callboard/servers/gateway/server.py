@@ -228,10 +228,11 @@ def _worker_application(
     if any(each.url.startswith("https://") for each in settings.backends):
         load_list()  # slow: the first reply would otherwise block all others
     # Objects made so far stay. Requests leave no cycles, so full collections of their objects are rare: with a
-    # thousand open streams, a collection would stop all of them for a tenth of a second.
+    # thousand open streams, a collection would stop all of them for a tenth of a second. The objects of new streams are
+    # looked at in small parts, because each look also stops all streams.
     gc.collect()
     gc.freeze()
-    gc.set_threshold(700, 10, 1000)
+    gc.set_threshold(700, 1, 5000)
     return app
 
 
