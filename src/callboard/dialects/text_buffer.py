@@ -29,7 +29,7 @@ MAX_RUN = 64
 MAX_BEFORE = 512
 """Number of characters before a call that decide whether they quote it."""
 
-_MAX_PIECES = 64
+_MAX_PIECES = 16
 """Maximum pieces of emitted text before their last characters are joined."""
 _NO_BLANK = re.compile(r"\S")
 _NEVER = 1 << 62
