@@ -78,7 +78,7 @@ def calls(prepare, rounds):
 
 
 @pytest.mark.parametrize(
-    ("name", "budget", "calls_for_each_canister"), [("callboard", 410, 0), ("callboard-chat", 1_200, 14)]
+    ("name", "budget", "calls_for_each_canister"), [("callboard", 390, 0), ("callboard-chat", 840, 14)]
 )
 def test_a_round_does_not_grow_with_the_history(name, budget, calls_for_each_canister, monkeypatch):
     """The runs of the bench, with a scripted model and through the chat wire: ten rounds after 10, ten after 200.
