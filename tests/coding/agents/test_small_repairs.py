@@ -95,14 +95,14 @@ def look(tests, *, seconds=10.0, code=CODE):
 
 def test_the_change_with_which_the_tests_pass_is_found_and_taken_back():
     work, files, _ = look(lambda text: b"<= 18" not in text)
-    assert work() == (("ages.py", 2, "return age <= 18"),)
+    assert work() == (("ages.py", 2, 2, "return age <= 18"),)
     assert files.text == CODE
 
 
 def test_a_change_with_which_fewer_tests_fail_stays_while_the_next_is_looked_for():
     code = b"def first(rows):\n    return rows[1]\n\n\ndef is_old(age):\n    return age < 18\n"
     work, files, _ = look(lambda text: 2 - (b"rows[0]" in text) - (b"<= 18" in text), code=code)
-    assert work() == (("ages.py", 2, "return rows[0]"), ("ages.py", 6, "return age <= 18"))
+    assert work() == (("ages.py", 2, 2, "return rows[0]"), ("ages.py", 6, 6, "return age <= 18"))
     assert files.text == code
     work, files, _ = look(lambda text: 2 - (b"rows[0]" in text), code=code)
     assert work() == ()

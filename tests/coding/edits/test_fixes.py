@@ -45,11 +45,62 @@ FAULTS = [
     ("go", "if err == ErrClosed {", "if errors.Is(err, ErrClosed) {", 'import "errors"'),
     ("go", "if strings.HasPrefix(path, end) {", "if strings.HasSuffix(path, end) {", 'import "strings"'),
     ("go", "return left.Start < right.End", "return left.Start < right.Start", ""),
+    # Later additions.
+    ("python", "return list(rows)", "return [each.copy() for each in rows]", ""),
+    (
+        "python",
+        "due = min(waiting, key=lambda one: (one.rank, one.at))",
+        "due = min(waiting, key=lambda one: (-one.rank, one.at))",
+        "",
+    ),
+    ("python", "return sum(round(each, 2) for each in prices)", "return round(sum(each, 2 for each in prices))", ""),
+    (
+        "python",
+        'return re.findall(r"\\bto\\b", text)',
+        'return re.findall(r"\\bto\\b", text, flags=re.IGNORECASE)',
+        "import re",
+    ),
+    ("python", "    return None", "raise", ""),
+    ("python", "    found = True\n        return found", "found = True\n    return found", ""),
+    ("python", "rows = []\nfor each in names:\n    x = 1", "for each in names:\n    rows = []", ""),
+    ("python", "return ref.lstrip(prefix)", "return ref.removeprefix(prefix)", ""),
+    ("python", "key = (source, target)", "key = (source, target, day)", "day = 1"),
+    ("python", "return quote(weight(items), country)", "return quote(weight(items) / 1000, country)", ""),
+    ("python", "if total == paid:", "if abs(total - paid) < 1e-9:", ""),
+    ("python", "one()\ntwo()", "two()\none()", ""),
+    ("javascript", "return [...shapes];", "return shapes.map((each) => ({ ...each }));", ""),
+    ("javascript", "for (let i = 0; i < jobs.length; i++) {", "for (let i = jobs.length - 1; i >= 0; i -= 1) {", ""),
+    (
+        "javascript",
+        "jobs.forEach(async (job) => {\n  await run(job);\n});",
+        "for (const job of jobs) {\n  await run(job);\n}",
+        "async",
+    ),
+    (
+        "javascript",
+        "rows = jobs.map(async (job) => {\n  return run(job);\n});",
+        "rows = await Promise.all(jobs.map(async (job) => {\n  return run(job);\n}));",
+        "",
+    ),
+    ("javascript", "jobs.sort((a, b) => a.at > b.at);", "jobs.sort((a, b) => a.at - b.at);", ""),
+    ("javascript", "for (const name in names) {", "for (const name of names) {", ""),
+    ("go", "var seen map[string]int", "seen := map[string]int{}", ""),
+    ("go", "page = &Page{}", "page = &Page{Seen: map[string]int{}}", "type Page struct {\n\tSeen map[string]int\n}"),
+    ("go", "\tp.mu.Lock()\n\tp.next++\n\tp.mu.Unlock()", "p.mu.Lock()\n\tdefer p.mu.Unlock()\n\tp.next++", ""),
+    (
+        "go",
+        "\tcount, _ := read(x)",
+        "count, err := read(x)\n\tif err != nil {\n\t\treturn 0, err\n\t}",
+        "return 0, err",
+    ),
+    ("go", "\tfor _, item := range items {", "for index := range items {\n\t\titem := &items[index]", ""),
+    ("go", "\tdefer log(name, err)", "defer func() { log(name, err) }()", ""),
 ]
 
 
 def fix(language, line, other=""):
-    return [each.new for each in make_fixes(f"{other}\n{line}\n", f"a.{SUFFIXES[language]}", [2])]
+    number = other.count("\n") + 2
+    return [each.new for each in make_fixes(f"{other}\n{line}\n", f"a.{SUFFIXES[language]}", [number])]
 
 
 def test_usual_faults_are_fixed():
@@ -69,18 +120,21 @@ def test_likely_fixes_come_first_and_then_the_lines_in_their_order():
 
 @given(
     st.lists(
-        st.sampled_from([*[line for _, line, _, _ in FAULTS], "", "'''", "é = 'a", "((((", "\tx = y()"]), min_size=1
+        st.sampled_from(
+            [*[each for _, code, _, _ in FAULTS for each in code.split("\n")], "", "'''", "é = 'a", "((((", "\tx = y()"]
+        ),
+        min_size=1,
     ),
     st.sampled_from(["a.py", "a.js", "a.go"]),
 )
-def test_a_fix_changes_one_line(lines, path):
+def test_a_fix_changes_the_lines_that_it_names(lines, path):
     text = "\n".join(lines)
     for each in make_fixes(text, path, range(1, len(lines) + 1)):
-        line = lines[each.line - 1]
-        assert each.old == line.strip()
+        first, end = each.line - 1, each.line + each.old.count("\n")
+        assert each.old == "\n".join(lines[first:end]).strip()
         assert each.new != each.old
-        indent = line[: len(line) - len(line.lstrip())]
-        assert each.text == "\n".join([*lines[: each.line - 1], indent + each.new, *lines[each.line :]])
+        indent = lines[first][: len(lines[first]) - len(lines[first].lstrip())]
+        assert each.text.rstrip() == "\n".join([*lines[:first], indent + each.new, *lines[end:]]).rstrip()
 
 
 @pytest.mark.parametrize("line", ['say("a - b is not None")  # [1:2] and 1 < 2', '"""for each in items:"""'])

@@ -58,7 +58,8 @@ def put_code(
     context: Context,
     path: FilePath,
     code: Annotated[str, "Whole functions or classes, the whole file, or one line"],
-    line: Annotated[int, "The number of the line that the code replaces, 0 for none"] = 0,
+    line: Annotated[int, "The number of the first line that the code replaces, 0 for none"] = 0,
+    end_line: Annotated[int, "The number of the last line, 0 for the same"] = 0,
 ) -> str:
     """Puts functions, classes and tests in the place of those of the same names in a file; what is new comes behind."""
     workspace = get_workspace(context)
@@ -74,7 +75,7 @@ def put_code(
             return str(write_file.function(context, path, whole))
         names: Sequence[str] = (f"line {line}",)
         if line:
-            text = _replace_line(opened.file.text, line, normalize_newlines(code))
+            text = _replace_lines(opened.file.text, line, max(line, end_line), normalize_newlines(code))
             if find_syntax_error(text, path) and not find_syntax_error(opened.file.text, path):
                 raise EditRefused(f"with this line, {escape(path)} does not parse")
         else:
@@ -83,11 +84,11 @@ def put_code(
     return f"Put {', '.join(names)} into {escape(path)}:\n{shown}"
 
 
-def _replace_line(text: str, number: int, code: str) -> str:
-    """Return the text with this code instead of a line, indented as the line was."""
+def _replace_lines(text: str, first: int, last: int, code: str) -> str:
+    """Return the text with this code instead of lines, indented as the first line was."""
     lines = text.split("\n")
-    line = lines[number - 1]
-    lines[number - 1] = line[: len(line) - len(line.lstrip())] + code
+    line = lines[first - 1]
+    lines[first - 1 : last] = [line[: len(line) - len(line.lstrip())] + code]
     return "\n".join(lines)
 
 
@@ -177,8 +178,8 @@ class CodeBlockApplier:
 
     async def add_lines(self, repairs: Iterable[Repair]) -> None:
         """Put lines into the code of the last reply, one after another."""
-        for path, line, code in repairs:
-            await self._run([self._call(path, code, line)])
+        for path, line, end_line, code in repairs:
+            await self._run([self._call(path, code, line, end_line)])
 
     def keep(self) -> None:
         """Keep what the last reply changed, whatever the replies after it do."""
@@ -190,7 +191,7 @@ class CodeBlockApplier:
         self.failures, self.wrong_tests = [], []
         if hole is not None:
             code = reply.strip()
-            await self._run([self._call(hole.path, code, hole.line)] if reply and code != hole.text else [])
+            await self._run([self._call(hole.path, code, hole.line, hole.line)] if reply and code != hole.text else [])
             return
         blocks = parse_code_blocks(reply) if len(reply) <= MAX_REPLY else []
         if len(reply) > MAX_REPLY or len(blocks) > MAX_BLOCKS:
@@ -264,10 +265,10 @@ class CodeBlockApplier:
             code = fix_go_imports(code, texts.get(path, ""))
         return self._call(path, code)
 
-    def _call(self, path: str, code: str, line: int = 0) -> InvocationCanister:
+    def _call(self, path: str, code: str, line: int = 0, end_line: int = 0) -> InvocationCanister:
         self._originals.setdefault(path, self._read(path))
         self.count += 1
-        arguments = {"path": path, "code": code, **({"line": line} if line else {})}
+        arguments = {"path": path, "code": code, **({"line": line, "end_line": end_line} if line else {})}
         raw = msgspec.json.encode(arguments).decode()
         return InvocationCanister(identifier=f"code_block_{self.count}", name=PUT_CODE, arguments=arguments, raw=raw)
 

@@ -28,12 +28,12 @@ from callboard.coding.workspace.workspace import Workspace
 
 MAX_CHANGES: Final = 20
 """Changes of an answer that are tried."""
-MAX_OWN_CHANGES: Final = 200
+MAX_OWN_CHANGES: Final = 300
 """Changes of the code as it was that are tried, once."""
 MAX_STEPS: Final = 3
 """Changes of one repair."""
-MAX_SECONDS: Final = 60.0
-"""Seconds for all changes together: three replies of a small model, in which over 100 runs of fast tests fit."""
+MAX_SECONDS: Final = 80.0
+"""Seconds for all changes together: four replies of a small model, in which over 200 runs of fast tests fit."""
 
 MAX_RUN: Final = 5.0
 """Seconds of a run of the tests. With slower tests, a reply of the model costs less."""
@@ -42,10 +42,11 @@ MAX_STOPPED: Final = 2
 
 
 class Repair(NamedTuple):
-    """Code in the place of a line, with which the tests pass."""
+    """Code in the place of lines, with which the tests pass."""
 
     path: str
     line: int
+    end_line: int
     code: str
     """The code, whose first line has no indentation."""
 
@@ -73,7 +74,7 @@ async def find_repair(
             async with aclosing(try_mutants(workspace, texts, fixes, run_all, end - clock())) as tried:
                 async for path, fix, report in tried:
                     if report.is_good:
-                        return (*repairs, Repair(path, fix.line, fix.new))
+                        return (*repairs, _repair(path, fix))
                     stopped += bool(report.stopped)
                     if report.complete and not report.errors and report.failed < before.failed:
                         best, before = (path, fix), report
@@ -82,8 +83,8 @@ async def find_repair(
             if best is None:
                 break
             path, fix = best
-            repairs += (Repair(path, fix.line, fix.new),)
-            added = fix.new.count("\n")
+            repairs += (_repair(path, fix),)
+            added = fix.new.count("\n") - fix.old.count("\n")
             texts[path] = fix.text
             numbers[path] = [each + added * (each > fix.line) for each in numbers[path]]
             workspace.files.write(path, fix.text.encode())
@@ -92,6 +93,10 @@ async def find_repair(
             for path, text in originals.items():
                 workspace.files.write(path, text.encode())
     return ()
+
+
+def _repair(path: str, fix: Mutant) -> Repair:
+    return Repair(path, fix.line, fix.line + fix.old.count("\n"), fix.new)
 
 
 def _choose(texts: Mapping[str, str], lines: Mapping[str, Sequence[int]], limit: int) -> list[tuple[str, Mutant]]:

@@ -25,6 +25,10 @@ IDIOMS: Final[Mapping[str, Sequence[Row]]] = {
         (rf"(\bfor .+ in )({VALUE}):", r"\1list(\2):"),
         (r"\brange\(len\((.+?)\)\)", r"reversed(range(len(\1)))"),
         (rf"(\breturn |\w = )({NAME})$", r"\1\2.copy()", r"\1deepcopy(\2)"),
+        (rf"({VALUE})\.copy\(\)", r"deepcopy(\1)"),
+        (rf"\blist\(({VALUE})\)", r"[each.copy() for each in \1]", r"deepcopy(\1)"),
+        (rf"\bdict\(({VALUE})\)", r"{key: each.copy() for key, each in \1.items()}", r"deepcopy(\1)"),
+        (r"\{\*\*(\w+)\}", r"{key: each.copy() for key, each in \1.items()}", r"deepcopy(\1)"),
         (
             r"^( *)(def .*\b)(\w+)=(\[\]|\{\}|set\(\))(.*:)$(?!\n *[\"'])",
             r"\1\2\3=None\5\n\1    \3 = \4 if \3 is None else \3",
@@ -58,10 +62,20 @@ IDIOMS: Final[Mapping[str, Sequence[Row]]] = {
         (rf"({OPERAND}) // ({OPERAND}) \+ 1\b", r"-(-\1 // \2)"),
         (rf"({OPERAND}) // ({OPERAND})", r"-(-\1 // \2)", r"\1 / \2", r"round(\1 / \2)"),
         (rf"\bint\(({INSIDE})\)", r"round(\1)"),
-        (rf"\bround\(({INSIDE})\)", r"int(\1)", r"round(\1, 2)"),
+        (rf"\bround\(({INSIDE})\)", r"int(\1)", r"round(\1, 2)", r"int(\1 + 0.5)"),
+        (rf"\bsum\(round\(({INSIDE})\) for ({INSIDE})\)", r"round(sum(\1 for \2))"),
+        (rf"\btimedelta\(hours=24( \* {OPERAND})?\)", r"timedelta(days=1\1)"),
         (rf"\b(open\((?!{INSIDE}\bencoding){INSIDE})\)", r'\1, encoding="utf-8")', r'\1, newline="")'),
         (r"\b(read_text|encode|decode)\(\)", r'\1("utf-8")', r'\1("utf-8-sig")'),
         (r"\bquote\(([^(),\n]+)\)", r'quote(\1, safe="")'),
+        (r"\b(dumps?\([^()\n]+)\)", r"\1, ensure_ascii=False)"),
+        (
+            rf"\b(re\.\w+\({INSIDE})\)",
+            r"\1, flags=re.IGNORECASE)",
+            r"\1, flags=re.MULTILINE)",
+            r"\1, flags=re.DOTALL)",
+            r"\1, flags=re.ASCII)",
+        ),
         (rf"\blen\(({VALUE})\)", r"len(\1.encode())"),
         # Comparisons and order.
         (r" is (?=[\w\"'])", " == "),
@@ -69,6 +83,8 @@ IDIOMS: Final[Mapping[str, Sequence[Row]]] = {
         (r" in ", " not in "),
         (rf"(\w+ = |\breturn )(\w+\.split\({INSIDE}\))$", r"\1[each.strip() for each in \2]"),
         (rf"\bsorted\(({INSIDE})\)", r"sorted(\1, reverse=True)"),
+        (r"\b(key=lambda (\w+): \()(\2\b[^(),\n]*, [^()\n]+\)), reverse=True", r"\1-\3"),
+        (r"\b(key=lambda (\w+): \(?)(\2\b)", r"\1-\3"),
         (
             rf"\brange\(([^(),\n]+(?:\({INSIDE}\))?)\)",
             r"range(\1 + 1)",
@@ -83,11 +99,46 @@ IDIOMS: Final[Mapping[str, Sequence[Row]]] = {
             "except (TypeError, ValueError)",
             "except OSError",
         ),
+        # What is done too early, too often or not at all.
+        (r"^( +)(?:pass|return|return None)$", r"\1raise"),
+        (r"^( *)(\S.*)\n {4}( +(?:(?:return|break|yield)\b.*|\w[\w.]*(?:\(.*| [-+]?= .*)))$", r"\1\2\n\3"),
+        (r"^( *)@(?:functools\.)?(?:lru_cache|cache)(?:\(.*\))?\n\1(?=def )", r"\1"),
+        (
+            r"^( *)(?!self\b|return\b)((\w+) = (?:\[\]|\{\}|set\(\)|0|None))\n((?:\1.*\n)*?)\1(for .+:)$",
+            r"\4\1\5\n\1    \2",
+        ),
+        (
+            r"^( +)(?=(?:return|yield|for)\b.*?\b((?!self\b)\w+)\.\w)",
+            r"\1if \2 is None:\n\1    return None\n\1",
+            r"\1if \2 is None:\n\1    return 0\n\1",
+            r"\1if \2 is None:\n\1    return []\n\1",
+        ),
     ),
     "javascript": (
         (rf"\b(for \(\w+ .+ of )({VALUE})\)", r"\1[...\2])"),
         (rf"(\breturn |\w = )({NAME});", r"\1[...\2];", r"\1{ ...\2 };"),
-        (r"(\breturn |\w = )(?!await\b|\[|\{|function\b|new\b)([^;\n]+);", r"\1structuredClone(\2);"),
+        (
+            r"(\breturn |\w = )(?!await\b|\[(?!\.\.\.)|\{(?! ?\.\.\.)|function\b|new\b)([^;\n]+);",
+            r"\1structuredClone(\2);",
+        ),
+        (r"\[\.\.\.([\w.]+)\]", r"\1.map((each) => ({ ...each }))"),
+        (rf"\bObject\.assign\(({NAME}), ", r"Object.assign({}, \1, "),
+        (
+            r"\bfor \(let (\w+) = 0; \1 < ([\w.]+)\.length; \1(?:\+\+| \+= 1)\)",
+            r"for (let \1 = \2.length - 1; \1 >= 0; \1 -= 1)",
+        ),
+        (r"^( *)(.*\.splice\((\w+), 1\);)$", r"\1\2\n\1\3 -= 1;"),
+        (r"\bfor \((\w+ \w+) in ", r"for (\1 of "),
+        (r"\bfor \((const .+ of )", r"for await (\1"),
+        (
+            rf"^( *)({VALUE})\.forEach\(async \(?([^()\n]+?)\)? => \{{((?:\n(?!\1\}}).*)*)\n\1\}}\);",
+            r"\1for (const \3 of \2) {\4\n\1}",
+            r"\1await Promise.all(\2.map(async (\3) => {\4\n\1}));",
+        ),
+        (
+            rf"^( *)(.*(?:= |\breturn ))({VALUE}\.map\(async .*\{{(?:\n(?!\1\}}).*)*\n\1\}}\));",
+            r"\1\2await Promise.all(\3);",
+        ),
         (rf"\b({NAME})\.(sort|reverse|splice)\(", r"[...\1].\2("),
         (rf"\.fill\((\[{INSIDE}\]|\{{\}}|new \w+\({INSIDE}\))\)", r".fill().map(() => \1)"),
         (r"\bvar\b", "let"),
@@ -110,6 +161,16 @@ IDIOMS: Final[Mapping[str, Sequence[Row]]] = {
         (rf"({VALUE})\.length\b", r"Buffer.byteLength(\1)", r"[...\1].length"),
         (rf"({VALUE})\.split\(\"\"\)", r"[...\1]"),
         (r"\.sort\(\)", ".sort((a, b) => a - b)"),
+        (rf"=> ({VALUE}) [<>] ({VALUE})\)", r"=> \1 - \2)", r"=> \2 - \1)"),
+        (r" ([!=]=) ", r" \1= "),
+        (r"\.map\((?:parseInt|parseFloat)\)", ".map(Number)"),
+        (r"(?<!\.)\bisNaN\(", "Number.isNaN("),
+        (r"\bMath\.(max|min)\(\.\.\.", r"Math.\1(0, ..."),
+        (r"\.get(UTC)?Month\(\)(?! \+)", r".get\1Month() + 1"),
+        (r"\.decode\((\w+)\)", r".decode(\1, { stream: true })"),
+        (r"(/[^/\s][^/\n]*/\w*)g(?=\w*[.,;)])", r"\1"),
+        (r"\b(if|while) \(!?(\w+(?:\.\w+)*)\.(\w+)", r"\1 (\2?.\3"),
+        (rf"^( *)return( {VALUE})?;$", r"\1throw error;"),
         (rf"(\.split\({INSIDE}\))", r"\1.map(Number)", r"\1.map((each) => each.trim())"),
         (rf"({VALUE}) ([!=]==) ({VALUE})", r"\1.toLowerCase() \2 \3.toLowerCase()"),
         (rf"\b({NAME})\.(\w+)(?=[,)])", r"\1.\2.bind(\1)"),
@@ -136,6 +197,29 @@ IDIOMS: Final[Mapping[str, Sequence[Row]]] = {
         (r"\btime\.Now\(\)", "time.Now().UTC()"),
         (r"(\w)\.(Year|Month|Day|Date|Weekday|Hour|Format)\(", r"\1.UTC().\2(", r"\1.In(zone).\2(", r"\1.In(loc).\2("),
         (r"\btime\.(?:UTC|Local)\b", "time.UTC", "time.Local", "zone", "loc"),
+        (r"\btime\.Parse\(([^()\n]+)\)", r"time.ParseInLocation(\1, zone)", r"time.ParseInLocation(\1, loc)"),
+        (r"\.Add\(24 \* time\.Hour\)", ".AddDate(0, 0, 1)"),
+        (rf"\.Add\(time\.Duration\(({INSIDE})\) \* 24 \* time\.Hour\)", r".AddDate(0, 0, \1)"),
+        (r"\bvar (\w+) (map\[.+)$", r"\1 := \2{}"),
+        (rf"\bmake\((\[\]\S+), ({OPERAND})\)", r"make(\1, 0, \2)"),
+        (rf"({NAME})\[:({OPERAND})\]", r"string([]rune(\1)[:\2])"),
+        (rf"\bstring\(({NAME})\)", r"strconv.Itoa(\1)"),
+        (
+            rf"^(\t+)({NAME})\.(R?)Lock\(\)((?:\n(?!\}}).*)*?)\n\1\2\.\3Unlock\(\)$",
+            r"\1\2.\3Lock()\n\1defer \2.\3Unlock()\4",
+        ),
+        (r"^(\t+)defer (?!func\b)(.+)$", r"\1defer func() { \2 }()"),
+        (r"^(\t+)for _, (\w+) := range ([\w.]+) \{$", r"\1for index := range \3 {\n\1\t\2 := &\3[index]"),
+        (r"^(\t+)for (\w+), (\w+) := range ([\w.]+) \{$", r"\1for \2 := range \4 {\n\1\t\3 := &\4[\2]"),
+        (r"^(\t+)for (\w+)(?:, _)? := range ([\w.]+) \{$", r"\1for \2 := len(\3) - 1; \2 >= 0; \2-- {"),
+        (
+            r"^(\t+)([\w.\[\]]+), _ = (.+)$",
+            r"\1value, err := \3\n\1if err != nil {\n\1\tRETURN\n\1}\n\1\2 = value",
+        ),
+        (r"^(\t+)(\w+), _ := (.+)$", r"\1\2, err := \3\n\1if err != nil {\n\1\tRETURN\n\1}"),
+        (r"^(\t+)(?:_ = )?([\w.]+\(.*\))$", r"\1if err := \2; err != nil {\n\1\tRETURN\n\1}"),
+        (r" := ", " = "),
+        (r"\breturn (.*)\bnil$", r"return \1err"),
     ),
 }
 """Code with a usual fault in each language, and what the code may become."""
@@ -156,8 +240,12 @@ CHANGES: Final[Sequence[Row]] = (
     (r"(?<=[\"'])(?:utf-?8|ascii|latin-?1)(?=[\"'])", "utf-8", "utf-8-sig"),
     (r"%v", "%w"),
     (r"\b(except |instanceof |raise |throw new )\w+", r"\1ERROR"),
+    (r" ===? ([01])\b", r" <= \1"),
+    (rf"({VALUE}) ===? ({VALUE})", r"abs(\1 - \2) < 1e-9", r"Math.abs(\1 - \2) < 1e-9"),
+    (r", reverse=True", ""),
+    (r"^([ \t]*)([^\s}\n].*[^{:(\[,\n])\n\1([^\s}\n].*[^{:(\[,\n])$", r"\1\3\n\1\2"),
 )
-"""Changes of code in any language. ERROR is the name of an error in the file."""
+"""Changes of code in any language. ERROR is the name of an error in the file, RETURN how the file returns an error."""
 REGULAR_EXPRESSIONS: Final[Sequence[Row]] = (
     (r"([*+])(?![?+])", r"\1?"),
     (r"\+(?!\?)", "*"),
@@ -167,26 +255,33 @@ REGULAR_EXPRESSIONS: Final[Sequence[Row]] = (
     (r"(?<=[\"'`/])(?=[\\\[(@#\w])", "^", r"\\b", r"(?<!\\w)", r"(?<!\\S)"),
     (r"(?<=[\w\])+*?])(?=[\"'`/])", "$", r"\\b", r"(?!\\w)"),
     (r"\$?(?=[\"']\))", r"\\Z"),
+    (r"(?<![\\\[])\.(?![*+?])", r"\\."),
+    (r"\[A-z|\[a-z(?!A-Z)", "[A-Za-z"),
+    (r"\{(\d+)\}", r"{\1,}", r"+"),
+    (r"(\\d|\[0-9\])\+", r"-?\g<0>", r"\g<0>(?:\\.\\d+)?"),
+    (r"\^([^()|\"'/\n]+\|[^()\"'/\n]+)\$", r"^(?:\1)$"),
+    (r"(\([^()\n]*\))(?![?*+{])(?=.*[\"'/])", r"\1?"),
 )
 """Changes of regular expressions."""
 IMPORTED: Final = re.compile(r"(?<![\w.])(?:timezone|UTC|zone|loc|math|strings|errors|maps|deepcopy)\b(?!=)")
 """Names that a fix uses only if the file does."""
 OTHERS: Final = {
     "python": (
-        "startswith endswith;lower upper casefold;strip lstrip rstrip;find rfind;index rindex;split rsplit splitlines;"
-        "partition rpartition;append extend appendleft;min max sum;any all;add discard;remove discard;pop popleft;"
+        "startswith endswith;lower upper casefold;lstrip strip removeprefix;rstrip strip removesuffix;find rfind;index rindex;split rsplit splitlines;"
+        "partition rpartition;append extend appendleft insert;min max sum;any all;add discard;remove discard;pop popleft;"
         "match fullmatch search;keys values items;isdigit isdecimal isalpha isalnum;floor ceil round trunc;get setdefault;"
-        "union intersection difference"
+        "union intersection difference;cached_property property;fromtimestamp utcfromtimestamp;date astimezone;mktime timegm;"
+        "localtime gmtime;ROUND_HALF_EVEN ROUND_HALF_UP ROUND_DOWN ROUND_UP;sort sorted;isoformat strftime"
     ),
     "javascript": (
         "startsWith endsWith includes;indexOf lastIndexOf;some every;push unshift;pop shift;slice splice;replace replaceAll;"
         "entries keys values;toLowerCase toUpperCase;trim trimStart trimEnd;all allSettled race;floor ceil round trunc;min max;"
         "encodeURI encodeURIComponent;decodeURI decodeURIComponent;parseInt parseFloat Number;filter find map flatMap forEach;"
-        "padStart padEnd;reduce reduceRight"
+        "padStart padEnd;reduce reduceRight;charCodeAt codePointAt;escape encodeURIComponent;on once;setTimeout setInterval;has get"
     ),
     "go": (
         "HasPrefix HasSuffix Contains;Index LastIndex;TrimLeft TrimPrefix;TrimRight TrimSuffix;Before After;Floor Ceil Round Trunc;"
-        "Lock RLock;Unlock RUnlock;ToLower ToUpper;UTC Local;Truncate Round;Split SplitN SplitAfter Fields;Replace ReplaceAll;Min Max"
+        "Lock RLock;Unlock RUnlock;ToLower ToUpper;UTC Local;Truncate Round;Split SplitN SplitAfter Fields;Replace ReplaceAll;Min Max;Slice SliceStable;Sort Stable;int32 int64;uint32 uint64;Title ToUpper"
     ),
 }
 """Names of functions that are taken for each other, in groups."""

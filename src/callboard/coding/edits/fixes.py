@@ -4,7 +4,7 @@ Theory: most faults are of a few kinds, such as a list that is shared, a call wi
 sort. `fix_patterns` has what such code looks like and what it becomes. For a wrong name or a missing call, the other
 names of the file are tried.
 
-Laws: a fix differs from the text in one range of one line. The same text gives the same fixes, the likely ones first.
+Laws: a fix differs from the text in one range, which begins in its line. The same text gives the same fixes, the likely ones first.
 The work is linear in the text, and in the number of lines.
 """
 
@@ -38,6 +38,8 @@ MAX_NEAR: Final = 200
 """Names before and after a line of which the nearest are taken."""
 MAX_LINE: Final = 160
 """Characters of the longest line that is fixed. Some patterns take time that grows with the square of a line."""
+MAX_AFTER: Final = 1000
+"""Characters after a line that a pattern of several lines may use."""
 MAX_EDITS: Final = 100
 """Fixes of one line."""
 
@@ -57,6 +59,14 @@ _DEFINED: Final = re.compile(
 )
 """The imports of a file, and the functions that the file defines."""
 _CALLED: Final = re.compile(r"(?<![.\w])([^\W\d]\w*)\(")
+_SEVERAL: Final = re.compile(rf"\(({VALUE}(?:, {VALUE})+)\)")
+_FACTOR: Final = re.compile(r"(?<![\w.])(?:10|12|24|60|100|1000|1_000|1024|3600)\b")
+"""Numbers by which units differ."""
+_LITERAL: Final = re.compile(r"\b(\w+)\{")
+_MAP_FIELD: Final = re.compile(r"^type (\w+) struct \{\n(?:(?!\}).*\n)*?\t(\w+) +(map\[.*)$", re.MULTILINE)
+"""Structs of Go that have a map."""
+_RETURN: Final = re.compile(r"\breturn (?:[^\n]*\W)?err\b[^\n]*")
+"""How functions of Go return an error."""
 _ERROR: Final = re.compile(r"\b[A-Z]\w*(?:Error|Exception)\b")
 _WORDS: Final = (re.compile(r"(?<![\w.])[^\W\d]\w*(?![\w(])"), re.compile(r"(?<=\w\.)[^\W\d]\w*(?![\w(])"))
 """Names of values, and of attributes."""
@@ -110,7 +120,13 @@ class _Fixer:
         self._functions = [
             name for each in names for name in re.findall(r"\w+" if language == "go" else r"\b[a-z]\w*", each)
         ]
-        self._errors = [*dict.fromkeys(_ERROR.findall(text))][:MAX_NAMES]
+        self._code = {
+            "ERROR": [*dict.fromkeys(_ERROR.findall(text))][:MAX_NAMES],
+            "RETURN": [*dict.fromkeys([*_RETURN.findall(text), "return err"])][:MAX_NAMES],
+        }
+        self._maps = {match[1]: f"{match[2]}: {match[3]}{{}}" for match in _MAP_FIELD.finditer(text)}
+        numbers = dict.fromkeys([*_FACTOR.findall(text), "1000"])
+        self._factors = [f"{sign} {number}" for number in numbers for sign in "/*"]
         self._names = [[(match.start(), match[0]) for match in pattern.finditer(text)] for pattern in _WORDS]
         self._words = {*re.findall(r"\w+", text)}
 
@@ -123,6 +139,10 @@ class _Fixer:
             return not any(place in each for each in strings)
 
         yield from self._apply(IDIOMS[self._language], USUAL, start, end, is_code)
+        for match in _LITERAL.finditer(text, start, end):
+            if field := self._maps.get(match[1]):
+                comma = "" if text.startswith("}", match.end()) else ", "
+                yield Edit(USUAL, match.end(), match.end(), field + comma)
         yield from self._apply(CHANGES, _CHANGE, start, end, is_code)
         if _DEFINITION.match(text, start, end):
             return
@@ -144,24 +164,25 @@ class _Fixer:
             for match in pattern.finditer(text, start, end):
                 if not NO_VALUE.match(match[0]) and is_code(match.start()):
                     yield from (Edit(_NAMED, match.start(), match.end(), each) for each in names if each != match[0])
+            for match in _SEVERAL.finditer(text, start, end):
+                yield from (Edit(_NAMED, match.end(1), match.end(1), f", {each}") for each in names)
 
     def _apply(
         self, rows: Sequence[Row], rank: int, start: int, end: int, is_code: Callable[[int], bool]
     ) -> Iterator[Edit]:
-        text = self._text
-        after = text.find("\n", end + 1)
         for pattern, replacements in _compile(rows):
-            for match in pattern.finditer(text, start, after if after > 0 else len(text)):
-                if match.end() > end or not (is_code(match.start()) or match[0] in TEXTS):
+            for match in pattern.finditer(self._text, start, end + MAX_AFTER):
+                if match.start() > end:
+                    break
+                if not (is_code(match.start()) or match[0] in TEXTS):
                     continue
                 for each in replacements:
                     needed = [*IMPORTED.findall(each), *(["async"] if "await " in each else [])]
                     if self._words.issuperset(needed):
                         new = match.expand(each)
-                        names = self._errors if "ERROR" in each else ("",)
-                        yield from (
-                            Edit(rank, match.start(), match.end(), new.replace("ERROR", name)) for name in names
-                        )
+                        word = next((word for word in self._code if word in each), "")
+                        for code in self._code.get(word, [""]):
+                            yield Edit(rank, match.start(), match.end(), new.replace(word, code) if word else new)
 
     def _call(self, start: int, end: int) -> Iterator[Edit]:
         """Put functions around values: those that the line calls, then others of the file."""
@@ -175,6 +196,10 @@ class _Fixer:
                     yield Edit(rank, match.start(1), match.end(1), f"{name}({match[1]})")
             for match in _PAIR.finditer(self._text, start, end):
                 yield Edit(rank, match.start(1), match.end(2), f"{name}({match[1]}), {name}({match[2]})")
+        for match in _TARGET.finditer(self._text, start, end):
+            if not NO_VALUE.match(match[1]):
+                yield from (Edit(_CALL, match.end(1), match.end(1), each) for each in (" + 1", " - 1"))
+                yield from (Edit(_NAMED, match.end(1), match.end(1), f" {each}") for each in self._factors)
 
 
 @cache
