@@ -8,8 +8,8 @@ from pathlib import Path
 
 PACKAGE = Path(__file__).parents[1] / "src/callboard"
 BUDGETS = {
-    "servers": 17_862,
-    "coding": 16_007,
+    "servers": 17_863,
+    "coding": 16_133,
     "cli": 9_259,
     "wires": 8_851,
     "jobs": 7_439,
@@ -36,7 +36,7 @@ BUDGETS = {
 }
 """Lines of each room, and of the modules beside the rooms ("root")."""
 FILES = 557
-TEST_LINES = 99_044
+TEST_LINES = 99_117
 
 
 def count_lines(folder):

@@ -332,6 +332,25 @@ async def test_it_comes_at_once_and_of_all_calls():
     assert [each.canister.text for each in results] == ["waited", "told"]
 
 
+async def test_what_comes_while_the_listener_is_busy_is_told_before_the_call_ends():
+    heard = [asyncio.Event(), asyncio.Event()]
+
+    @tool
+    async def work(context: Context) -> str:
+        for number, event in enumerate([*heard]):
+            context.progress(number)
+            await event.wait()
+        return "done"
+
+    agent = Agent(ScriptedModel([[Call("work", identifier="w")], "Done."]), [work])
+    async for event in agent.stream("Go."):
+        if isinstance(event, ToolProgress):
+            heard.pop(0).set()
+            for _ in range(9):  # until the tool has told the next
+                await asyncio.sleep(0)
+    assert heard == []
+
+
 def test_a_thread_may_tell_too():
     @tool
     def work(context: Context) -> str:

@@ -228,8 +228,8 @@ class _Progress:
         return events
 
     def arrival(self) -> asyncio.Future[None]:
-        """Return a future that is done when there is a new event, or a call has ended."""
-        if self._arrival.done():
+        """Return a future that is done when there is an event to take, or a call has ended."""
+        if self._arrival.done() and not self._events:
             self._arrival = self._loop.create_future()
         return self._arrival
 

@@ -136,7 +136,8 @@ class ReplyClient:
 
     def _leave(self, _: object) -> None:
         self._end_service()
-        self._returned = asyncio.Event()
+        self._returned = self._returned or asyncio.Event()
+        self._returned.clear()
         del self._sends[1:]
         if self.is_waiting and self._keep(self):
             self._timer = self._loop.call_later(KEEP_SECONDS, self.give_up)
