@@ -20,7 +20,7 @@ from callboard.coding.edits.mutants import find_code_lines
 from callboard.core import Canister, Controls, SupervisorCanister, UserCanister
 from callboard.providers.local.fill import HOLE
 
-MAX_HOLES: Final = 40
+MAX_HOLES: Final = 100
 """Lines that are found."""
 MAX_ASKED: Final = 20
 """Lines that a model is asked for."""

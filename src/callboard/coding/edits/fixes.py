@@ -40,6 +40,8 @@ MAX_LINE: Final = 160
 """Characters of the longest line that is fixed. Some patterns take time that grows with the square of a line."""
 MAX_AFTER: Final = 1000
 """Characters after a line that a pattern of several lines may use."""
+MAX_LINES: Final = 40
+"""Lines that have all fixes. The lines after them have only those of usual faults, which are few."""
 MAX_EDITS: Final = 100
 """Fixes of one line."""
 
@@ -63,7 +65,7 @@ _SEVERAL: Final = re.compile(rf"\(({VALUE}(?:, {VALUE})+)\)")
 _FACTOR: Final = re.compile(r"(?<![\w.])(?:10|12|24|60|100|1000|1_000|1024|3600)\b")
 """Numbers by which units differ."""
 _LITERAL: Final = re.compile(r"\b(\w+)\{")
-_MAP_FIELD: Final = re.compile(r"^type (\w+) struct \{\n(?:(?!\}).*\n)*?\t(\w+) +(map\[.*)$", re.MULTILINE)
+_MAP_FIELD: Final = re.compile(r"^type (\w+) struct \{\n(?:(?!\}).*\n)*?\t(\w+) +(map\[\S+)", re.MULTILINE)
 """Structs of Go that have a map."""
 _RETURN: Final = re.compile(r"\breturn (?:[^\n]*\W)?err\b[^\n]*")
 """How functions of Go return an error."""
@@ -101,7 +103,10 @@ def make_fixes(text: str, path: str, lines: Sequence[int]) -> Iterator[Mutant]:
             first = max(bisect_left(places, start) - 1, 0)  # a text of several lines may begin before the line
             line_edits = fixer.fix_line(start, end, tokens[first : bisect_left(places, end)])
             edits += [(index, each) for each in islice(line_edits, MAX_EDITS)]
-    edits.sort(key=lambda each: (each[1].rank, each[0]))
+    edits = sorted(
+        (each for each in edits if each[0] < MAX_LINES or each[1].rank == USUAL),
+        key=lambda each: (each[1].rank, each[0]),
+    )
     seen: set[tuple[int, str]] = set()
     for index, edit in edits:
         mutant = make_mutant(text, lines[index], edit)
