@@ -102,9 +102,9 @@ read -r _ && exit
 [ -z "$1" ] || rm -rf "$1"
 for pause in 1 1 1 2 3 5; do
     sleep $pause
-    for each in /proc/[0-9]*; do
-        [ "$each" = "/proc/$$" ] || ! grep -qs "$0" "$each/cmdline" || kill -KILL "${each#/proc/}"
-    done
+    # The list is made before grep starts, whose own command line has the mark.
+    set -- /proc/[0-9]*/cmdline
+    grep -ls "$0" "$@" | while IFS=/ read -r _ _ each _; do [ "$each" = $$ ] || kill -KILL "$each"; done
 done
 """
 
