@@ -20,6 +20,7 @@ from callboard.jobs import database_url
 from callboard.testing import FakeBackend
 
 command, repository, faulty, calling = coding.command, coding.repository, coding.faulty, coding.calling
+quick_tests = coding.quick_tests
 MEND = "It subtracts.\n\ncalc.py\n```python\ndef add(a, b):\n    return a + b\n```\n"
 DEBUG = ("debug", "--symptoms", "test_add fails", "--workflow", "short")
 BUILD = ("build", "a function", "--workflow", "short")

@@ -4,6 +4,8 @@ import asyncio
 import hashlib
 import json
 import os
+import pickle
+import re
 import shutil
 import signal
 import subprocess
@@ -38,11 +40,8 @@ PROGRAM = "from callboard.cli import main; main()"
 NAME = "[user]\n\tname = Ada\n\temail = ada@example.org\n[init]\n\tdefaultBranch = main\n"
 
 
-_reports = {}
-
-
-async def no_digest():
-    return ""
+SHARED = "TESTS_REPORTS"
+"""A variable: the folder of the reports, which the workers of pytest-xdist and the processes that tests start share."""
 
 
 async def run_tests_once(workspace, selection=None, *, folder, seconds, digest=None):
@@ -50,18 +49,23 @@ async def run_tests_once(workspace, selection=None, *, folder, seconds, digest=N
 
     Many tests begin with the same repository, and mend it in the same way.
     """
-    selection = selection or Selection()
-    digest = digest or no_digest
     files = content_of(workspace.root)
-    confinement = repr(workspace.confinement).replace(str(workspace.root.parent), "")
-    key = (files, selection, workspace.sandbox.name, confinement, folder, os.environ["PATH"])
-    if key not in _reports:
+    shared = Path(os.environ[SHARED])
+    # The folders of the test and of the job differ, and mean the same.
+    own = rf"{re.escape(str(workspace.root.parent))}|{re.escape(str(shared.parent))}/(popen-gw\d+/)?[^/']+"
+    confinement = re.sub(own, "", repr(workspace.confinement))
+    key = repr((files, selection or Selection(), workspace.sandbox.name, confinement, folder, os.environ["PATH"]))
+    kept = shared / hashlib.sha256(key.encode()).hexdigest()
+    if kept.exists():
+        report = pickle.loads(kept.read_bytes())
+    else:
         report = await run_tests(workspace, selection, folder=folder, seconds=seconds)
         # The end of the output names the folder.
-        if report.output_end or content_of(workspace.root) != files:
-            return replace(report, digest=await digest())
-        _reports[key] = report
-    return replace(_reports[key], digest=await digest())
+        if not report.output_end and content_of(workspace.root) == files:
+            new = kept.with_suffix(f".{os.getpid()}")
+            new.write_bytes(pickle.dumps(report))
+            new.rename(kept)
+    return replace(report, digest=await digest() if digest else "")
 
 
 def content_of(root):
@@ -80,9 +84,13 @@ def _content(path):
 
 
 @pytest.fixture(autouse=True)
-def quick_tests(monkeypatch):
+def quick_tests(monkeypatch, tmp_path_factory):
     """The first Python on PATH is ours, for any other may lack pytest, or be a script that looks for one."""
     monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
+    base = tmp_path_factory.getbasetemp()
+    shared = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "reports"
+    shared.mkdir(exist_ok=True)
+    monkeypatch.setenv(SHARED, str(shared))
     for module in (job_tests, job_workspace):
         monkeypatch.setattr(module, "run_tests", run_tests_once)
 

@@ -7,6 +7,9 @@ import threading
 import time
 from types import SimpleNamespace
 
+from tests.coding.conftest import run_tests_once
+
+from callboard.coding.agents import job_tests, job_workspace
 from callboard.core import AssistantCanister, InvocationCanister, ReplyFailed, ResultCanister, UserCanister
 from callboard.jobs.coding_kind import coding_kinds
 from callboard.jobs.database import Database
@@ -68,6 +71,7 @@ def main(folder, script, after, sign):
         os.kill(os.getpid(), signal.SIGKILL)
 
     JobSegment.publish = publish
+    job_tests.run_tests = job_workspace.run_tests = run_tests_once
     if sign:
         threading.Thread(target=watch, daemon=True).start()
     asyncio.run(work(folder, script))

@@ -69,16 +69,21 @@ async def read(store, identifier):
     return await store.get(identifier), [each.item for each in await store.read_entries(identifier)]
 
 
+def run_killed(place, submitted, script, after):
+    """Run a job in processes that are killed after this many steps, until it has ended."""
+    kills = 0
+    while place.go(script, after=after + kills % 3):
+        kills += 1
+    assert kills > 1
+    return place.ask(lambda store: read(store, submitted.id))
+
+
 @pytest.mark.parametrize(("workflow", "script", "after"), [("phased", PHASED, 31), ("short", SHORT, 14)])
 def test_a_job_that_is_killed_again_and_again_does_everything_once(place, workflow, script, after):
     before = place.repository.state()
     submitted = place.submit(workflow=workflow)
     assert (submitted.queue, submitted.partition) == (host_queue(), str(place.repository.root / ".git"))
-    kills = 0
-    while place.go(script, after=after + kills % 3):
-        kills += 1
-    job, items = place.ask(lambda store: read(store, submitted.id))
-    assert kills > 1
+    job, items = run_killed(place, submitted, script, after)
     assert job.state == "completed", (job.reason, job.error)
     started = [each.name for each in items if isinstance(each, PhaseStarted)]
     ended = [each.name for each in items if isinstance(each, PhaseEnded)]
@@ -118,11 +123,7 @@ def test_a_job_that_is_killed_again_and_again_does_everything_once(place, workfl
 )
 def test_a_killed_job_goes_on_with_the_stronger_model_that_it_had(place, workflow, script, after, rounds):
     submitted = place.submit(workflow=workflow, escalate="big")
-    kills = 0
-    while place.go(script, after=after + kills % 3):
-        kills += 1
-    job, items = place.ask(lambda store: read(store, submitted.id))
-    assert kills > 1
+    job, items = run_killed(place, submitted, script, after)
     assert (job.state, job.rounds) == ("completed", sum(rounds)), (job.reason, job.error)
     assert [each.model for each in items if isinstance(each, ModelChanged)] == ["big"]
     assert [each["rounds"] for each in job.output["models"]] == rounds
@@ -141,11 +142,7 @@ def test_a_killed_job_keeps_the_code_with_which_fewer_tests_fail_and_no_other(pl
     place.repository.commit("Two faults")
     submitted = place.submit(workflow="short")
     double = "calc.py\n```python\ndef double(a):\n    return 2 * a\n```"
-    kills = 0
-    while place.go({"": [WRONG, RIGHT, double]}, after=16 + kills % 3):
-        kills += 1
-    job, items = place.ask(lambda store: read(store, submitted.id))
-    assert kills > 1
+    job, items = run_killed(place, submitted, {"": [WRONG, RIGHT, double]}, 16)
     # The script begins again with the new prompt, at the first temperature.
     assert (job.state, job.rounds) == ("completed", 5), (job.reason, job.error)
     prompts = [each.text for each in items if isinstance(each, PromptSent)]

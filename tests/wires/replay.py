@@ -101,3 +101,16 @@ def check_cut(wire, row, events):
     ended = [event for event in events if isinstance(event, core.InvocationEnded)]
     assert {(event.identifier if wire != "responses" else "", event.raw) for event in ended} <= raws
     assert text.startswith("".join(event.text for event in events if isinstance(event, core.TextPiece)))
+
+
+def broken(value, wrong):
+    """The value with each of its places, at any depth, replaced or left out."""
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            yield {**value, key: wrong}
+            yield {name: other for name, other in value.items() if name != key}
+            yield from ({**value, key: each} for each in broken(inner, wrong))
+    elif isinstance(value, list):
+        for place, inner in enumerate(value):
+            yield [*value[:place], wrong, *value[place + 1 :]]
+            yield from ([*value[:place], each, *value[place + 1 :]] for each in broken(inner, wrong))

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.tables import table
-from tests.wires.replay import context, decoder, expected, payloads, rows, run, terminals, without_prose
+from tests.wires.replay import broken, context, decoder, expected, payloads, rows, run, terminals, without_prose
 from tests.wires.replies import CONTEXT, decode_whole
 
 from callboard import core
@@ -186,19 +186,6 @@ GEMINI = {
     "modelVersion": "m",
     "error": None,
 }
-
-
-def broken(value, wrong):
-    """The value with each of its places, at any depth, replaced or left out."""
-    if isinstance(value, dict):
-        for key, inner in value.items():
-            yield {**value, key: wrong}
-            yield {name: other for name, other in value.items() if name != key}
-            yield from ({**value, key: each} for each in broken(inner, wrong))
-    elif isinstance(value, list):
-        for place, inner in enumerate(value):
-            yield [*value[:place], wrong, *value[place + 1 :]]
-            yield from ([*value[:place], each, *value[place + 1 :]] for each in broken(inner, wrong))
 
 
 @table("wrong", WRONG, ids=json.dumps)

@@ -14,6 +14,7 @@ from pathlib import Path
 import msgspec
 import pytest
 from tests.tables import table
+from tests.wires.replay import broken
 
 from callboard import core
 from callboard.errors import CallerError
@@ -114,19 +115,6 @@ FULL = [
         if "a whole body" in row.id
     ],
 ]
-
-
-def broken(value, wrong):
-    """The value with each of its places, at any depth, replaced or left out."""
-    if isinstance(value, dict):
-        for key, inner in value.items():
-            yield {**value, key: wrong}
-            yield {name: other for name, other in value.items() if name != key}
-            yield from ({**value, key: each} for each in broken(inner, wrong))
-    elif isinstance(value, list):
-        for place, inner in enumerate(value):
-            yield [*value[:place], wrong, *value[place + 1 :]]
-            yield from ([*value[:place], each, *value[place + 1 :]] for each in broken(inner, wrong))
 
 
 @table("row", FULL)
