@@ -7,6 +7,7 @@ import asyncio
 import gc
 import subprocess
 import sys
+from cProfile import Profile
 from pathlib import Path
 
 import pytest
@@ -56,25 +57,21 @@ async def add(a: int, b: int) -> int:
 def calls(prepare, rounds):
     """How many functions written in Python a run calls."""
     run = prepare(add, rounds)
-    count = 0
-
-    def watch(_frame, event, _argument):
-        nonlocal count
-        count += event == "call"
+    profile = Profile(builtins=False)
 
     async def watched():
         await run()
         gc.collect()
         gc.disable()  # what other tests left behind has callbacks of its own
-        sys.setprofile(watch)
+        profile.enable()
         try:
             return await run()
         finally:
-            sys.setprofile(None)
+            profile.disable()
             gc.enable()
 
     assert asyncio.run(watched()) == "done"
-    return count
+    return sum(each.callcount for each in profile.getstats())
 
 
 @pytest.mark.parametrize(

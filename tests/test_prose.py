@@ -7,7 +7,6 @@ import ast
 import builtins
 import re
 import sys
-import tokenize
 from collections import Counter
 from functools import cache
 from pathlib import Path
@@ -41,6 +40,9 @@ RULES = {
     "at most 40 words": r"^(?:\S+\s+){40,}\S+",
 }
 PATTERNS = {rule: re.compile(pattern) for rule, pattern in RULES.items()}
+TOKENS = re.compile(
+    r"'''(?:\\.|[^\\])*?'''|\"{3}(?:\\.|[^\\])*?\"{3}|'(?:\\.|[^'\\\n])*'|\"(?:\\.|[^\"\\\n])*\"|(#[^\n]*)", re.DOTALL
+)
 MARKUP = ((r"```.*?```|~~~.*?~~~", "\n\n"), (r"`[^`\n]*`", "X"), (r"\[([^\]]*)\]\([^)]*\)", r"\1"))
 SHARES = {"page": 1.5, "docstring": 1.5, "comment": 1.5, "help or error": 0.2}
 """Maximum findings in a hundred sentences of a kind."""
@@ -88,9 +90,9 @@ def statements(node):
 
 
 def comments(path):
-    with path.open("rb") as file:
-        tokens = [token for token in tokenize.tokenize(file.readline) if token.type == tokenize.COMMENT]
-    return [(token.start[0], token.string.lstrip("# ")) for token in tokens]
+    """The comments of a file, which the pattern of a string skips in. `tokenize` takes fifteen times as long."""
+    text = path.read_text("utf-8")
+    return [(text.count("\n", 0, each.start()) + 1, each[1].lstrip("# ")) for each in TOKENS.finditer(text) if each[1]]
 
 
 def help_and_errors(path):
