@@ -4,9 +4,11 @@ import ast
 from collections import defaultdict
 from pathlib import Path
 
+from tests import test_prose
 from tests.test_prose import read_module, statements
 
 PACKAGE = Path(__file__).parents[1] / "src/callboard"
+forget_modules = test_prose.forget_modules
 
 
 def modules():

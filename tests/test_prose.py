@@ -68,6 +68,13 @@ def read_module(path):
     return ast.parse(path.read_text("utf-8"))
 
 
+@pytest.fixture(scope="module", autouse=True)
+def forget_modules():
+    """The trees are a million objects, which the garbage collector would visit in all later tests."""
+    yield
+    read_module.cache_clear()
+
+
 def is_text(node):
     return isinstance(node, ast.Constant) and isinstance(node.value, str)
 

@@ -7,23 +7,13 @@ import itertools
 import pytest
 from pydantic import BaseModel
 from tests.tables import table
+from tests.tools.test_ensemble import Connection
 
 from callboard import Agent, Context, Ensemble, Invoker, execute_invoker, tool
 from callboard.core import ResultCanister
 from callboard.errors import CallerError, DescriptorError, NoSuchTool
 from callboard.testing import Call, ScriptedModel
 from callboard.tools import InvokerRegistry, approval_required, cached, filtered, prefixed, renamed
-
-
-class Connection:
-    def __init__(self):
-        self.did = []
-
-    async def connect(self):
-        self.did.append("connect")
-
-    async def disconnect(self):
-        self.did.append("disconnect")
 
 
 class Point(BaseModel):
