@@ -4,7 +4,6 @@ import asyncio
 import hashlib
 import json
 import os
-import pickle
 import re
 import shutil
 import signal
@@ -15,13 +14,14 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from types import SimpleNamespace
 
+import msgspec
 import pytest
 from msgspec.structs import replace
 from tests.coding.stored import StoredJobs, run_job
 
 from callboard.coding.agents import job_tests, job_workspace
 from callboard.coding.agents.job_request import JobRequest, read_logs
-from callboard.coding.test_runners import Selection, run_tests
+from callboard.coding.test_runners import Selection, TestReport, run_tests
 from callboard.configuration import load_settings
 from callboard.core import ArgumentsPiece, InvocationEnded, InvocationStarted, ReplyEnded, ReplyStarted
 from callboard.testing import FakeBackend, ScriptedModel
@@ -57,13 +57,13 @@ async def run_tests_once(workspace, selection=None, *, folder, seconds, digest=N
     key = repr((files, selection or Selection(), workspace.sandbox.name, confinement, folder, os.environ["PATH"]))
     kept = shared / hashlib.sha256(key.encode()).hexdigest()
     if kept.exists():
-        report = pickle.loads(kept.read_bytes())
+        report = msgspec.json.decode(kept.read_bytes(), type=TestReport)
     else:
         report = await run_tests(workspace, selection, folder=folder, seconds=seconds)
         # The end of the output names the folder.
         if not report.output_end and content_of(workspace.root) == files:
             new = kept.with_suffix(f".{os.getpid()}")
-            new.write_bytes(pickle.dumps(report))
+            new.write_bytes(msgspec.json.encode(report))
             new.rename(kept)
     return replace(report, digest=await digest() if digest else "")
 
