@@ -54,8 +54,8 @@ _POSTGRESQL = (
     "SET jit = off",  # compiling takes 100 ms, and a plan that is only "off" counts as expensive
 )
 _DRIVERS = {"sqlite": "sqlite", "postgresql": "postgresql+psycopg", "postgres": "postgresql+psycopg"}
-_ATTEMPTS = 3
-"""Attempts to create the tables, because other processes may do so at the same time."""
+_LOCK = 0x67617465
+"""PostgreSQL's advisory lock for the creation of tables, which several processes may begin at the same time."""
 _START_TIMEOUT = 30.0
 """Seconds to wait for a database at startup."""
 _IDENTIFIER = re.compile(r"[A-Za-z0-9_.:-]{1,200}")
@@ -166,20 +166,15 @@ class ResponseStore:
 
         Raises CallerError if the database cannot be opened, or if a newer callboard created its tables.
         """
-        for attempts_left in reversed(range(_ATTEMPTS)):
-            try:
-                async with asyncio.timeout(_START_TIMEOUT):
-                    await self.run(_make_tables, self._writer)
-            except TimeoutError:
-                raise CallerError(
-                    f"the database did not answer in {_START_TIMEOUT:g} s", path="store", hint=_HINT
-                ) from None
-            except (SQLAlchemyError, OSError) as error:
-                # Processes that start together may create the same table. The next attempt finds it.
-                if not attempts_left:
-                    raise CallerError(self.describe(error), path="store", hint=_HINT) from None
-            else:
-                return
+        try:
+            async with asyncio.timeout(_START_TIMEOUT):
+                await self.run(_make_tables, self._writer)
+        except TimeoutError:
+            raise CallerError(
+                f"the database did not answer in {_START_TIMEOUT:g} s", path="store", hint=_HINT
+            ) from None
+        except (SQLAlchemyError, OSError) as error:
+            raise CallerError(self.describe(error), path="store", hint=_HINT) from None
 
     def describe(self, error: Exception) -> str:
         """Return the first line of the database's message. Other lines may contain values of a row."""
@@ -305,16 +300,21 @@ class ResponseStore:
 
 
 def _make_tables(connection: Connection) -> None:
-    for statement in _MAKE_VERSION:
-        connection.execute(text(statement), {"version": VERSION})
-    version = connection.scalar(text("SELECT max(version) FROM callboard_store")) or VERSION
-    if version > VERSION:
-        message = f"its tables have version {version}, and this callboard supports versions up to {VERSION}"
-        hint = "upgrade callboard, or use another database"
-        raise CallerError(message, path="store", hint=hint)
     local = connection.dialect.name == "sqlite"
-    for statement in (*_MAKE_TABLES, *(() if local else SHARED_TABLES)):
-        connection.execute(text(statement.format(bytes="BLOB" if local else "BYTEA")))
+    if not local:
+        connection.execution_options(isolation_level="READ COMMITTED")  # a transaction, which holds the lock
+    with connection.begin():
+        if not local:
+            connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _LOCK})
+        for statement in _MAKE_VERSION:
+            connection.execute(text(statement), {"version": VERSION})
+        version = connection.scalar(text("SELECT max(version) FROM callboard_store")) or VERSION
+        if version > VERSION:
+            message = f"its tables have version {version}, and this callboard supports versions up to {VERSION}"
+            hint = "upgrade callboard, or use another database"
+            raise CallerError(message, path="store", hint=hint)
+        for statement in (*_MAKE_TABLES, *(() if local else SHARED_TABLES)):
+            connection.execute(text(statement.format(bytes="BLOB" if local else "BYTEA")))
 
 
 def _to_response(row: Any, owner: str) -> StoredResponse:
