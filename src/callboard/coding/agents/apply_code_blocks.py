@@ -57,7 +57,7 @@ MAX_COMPARED: Final = 4000
 def put_code(
     context: Context,
     path: FilePath,
-    code: Annotated[str, "Whole functions or classes, the whole file, or one line"],
+    code: Annotated[str, "Whole functions or classes, the whole file, or lines"],
     line: Annotated[int, "The number of the first line that the code replaces, 0 for none"] = 0,
     end_line: Annotated[int, "The number of the last line, 0 for the same"] = 0,
 ) -> str:
@@ -73,7 +73,7 @@ def put_code(
                 else normalize_newlines(code)
             )
             return str(write_file.function(context, path, whole))
-        names: Sequence[str] = (f"line {line}",)
+        names: Sequence[str] = (f"line {line}" if end_line <= line else f"lines {line} to {end_line}",)
         if line:
             text = _replace_lines(opened.file.text, line, max(line, end_line), normalize_newlines(code))
             if find_syntax_error(text, path) and not find_syntax_error(opened.file.text, path):
@@ -191,7 +191,7 @@ class CodeBlockApplier:
         self.failures, self.wrong_tests = [], []
         if hole is not None:
             code = reply.strip()
-            await self._run([self._call(hole.path, code, hole.line, hole.line)] if reply and code != hole.text else [])
+            await self._run([self._call(hole.path, code, hole.line)] if reply and code != hole.text else [])
             return
         blocks = parse_code_blocks(reply) if len(reply) <= MAX_REPLY else []
         if len(reply) > MAX_REPLY or len(blocks) > MAX_BLOCKS:

@@ -65,9 +65,9 @@ _SEVERAL: Final = re.compile(rf"\(({VALUE}(?:, {VALUE})+)\)")
 _FACTOR: Final = re.compile(r"(?<![\w.])(?:10|12|24|60|100|1000|1_000|1024|3600)\b")
 """Numbers by which units differ."""
 _LITERAL: Final = re.compile(r"\b(\w+)\{")
-_MAP_FIELD: Final = re.compile(r"^type (\w+) struct \{\n(?:(?!\}).*\n)*?\t(\w+) +(map\[\S+)", re.MULTILINE)
-"""Structs of Go that have a map."""
-_RETURN: Final = re.compile(r"\breturn (?:[^\n]*\W)?err\b[^\n]*")
+_MAP_FIELD: Final = re.compile(r"^type (\w+) struct \{\n(?:(?!\}).*\n){0,40}?\t(\w+) +(map\[\S+)", re.MULTILINE)
+"""Structs of Go that have a map. The number of lines keeps the work linear where no struct ends."""
+_RETURN: Final = re.compile(r"^[ \t]*(return (?:.*\W)?err\b.*)$", re.MULTILINE)
 """How functions of Go return an error."""
 _ERROR: Final = re.compile(r"\b[A-Z]\w*(?:Error|Exception)\b")
 _WORDS: Final = (re.compile(r"(?<![\w.])[^\W\d]\w*(?![\w(])"), re.compile(r"(?<=\w\.)[^\W\d]\w*(?![\w(])"))
