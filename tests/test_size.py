@@ -9,8 +9,8 @@ from pathlib import Path
 PACKAGE = Path(__file__).parents[1] / "src/callboard"
 BUDGETS = {
     "servers": 17_863,
-    "coding": 16_138,
-    "cli": 9_259,
+    "coding": 16_266,
+    "cli": 9_262,
     "wires": 8_851,
     "jobs": 7_439,
     "dialects": 6_539,
@@ -18,13 +18,13 @@ BUDGETS = {
     "mcp": 3_812,
     "evaluation": 3_529,
     "sandbox": 3_348,
-    "agent": 2_507,
+    "agent": 2_511,
     "tools": 2_370,
     "configuration": 2_279,
     "schema": 2_011,
     "modes": 1_971,
     "loop": 1_880,
-    "execution": 1_685,
+    "execution": 1_708,
     "core": 1_401,
     "telemetry": 1_306,
     "text": 1_306,
@@ -35,8 +35,8 @@ BUDGETS = {
     "root": 393,
 }
 """Lines of each room, and of the modules beside the rooms ("root")."""
-FILES = 557
-TEST_LINES = 99_103
+FILES = 558
+TEST_LINES = 99_202
 
 
 def count_lines(folder):

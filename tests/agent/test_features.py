@@ -13,7 +13,7 @@ from callboard.loop import ContextWindow
 from callboard.modes import HallucinatedResultFilter
 from callboard.providers import FallbackModel
 from callboard.testing import Call, FakeBackend, ScriptedModel, Silence
-from callboard.tools import Ensemble, Invoker, Policy
+from callboard.tools import Ensemble, Invoker, Policy, Tool
 
 
 @tool
@@ -287,6 +287,27 @@ def test_one_call_at_a_time_in_their_order():
     assert most == [[3], [1], [2]]
     with pytest.raises(CallerError, match="max_parallel_calls"):
         Agent(ScriptedModel(script), [step], max_parallel_calls=0).stream("?")
+
+
+def test_calls_that_only_look_run_together_between_calls_that_change_something():
+    under_way, most = [], []
+
+    async def step(number: int) -> int:
+        under_way.append(number)
+        await asyncio.sleep(0)
+        most.append([*under_way])
+        await asyncio.sleep(0)
+        under_way.remove(number)
+        return number
+
+    tools = [Tool(step, name="look", idempotent=True), Tool(step, name="edit")]
+    names = ["look", "look", "edit", "edit", "look", "missing", "look"]
+    script = [[Call(name, {"number": number}) for number, name in enumerate(names)], "So."]
+    result = Agent(ScriptedModel(script), tools, keep_order=True).run_sync("?")
+    assert most == [[0, 1], [0, 1], [2], [3], [4, 6], [4, 6]]
+    assert [text[:3] for text in result_texts(result)] == ["0", "1", "2", "3", "4", "Err", "6"]
+    with pytest.raises(CallerError, match="keep_order: a str is not valid; give True or False"):
+        Agent(ScriptedModel(script), tools, keep_order="yes")
 
 
 def test_a_limit_of_results_is_the_callers():

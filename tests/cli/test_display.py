@@ -14,6 +14,7 @@ from callboard.coding.workspace.changed_files import ChangedFile, describe_edit
 from callboard.core import (
     InvocationCanister,
     InvocationEnded,
+    Nested,
     ReasoningPiece,
     ReplyEnded,
     ResultCanister,
@@ -138,3 +139,14 @@ def test_no_single_line_is_shown_if_none_helps():
         "",
         "   missing: the tests do not pass\n",
     )
+
+
+def test_calls_of_a_search_are_shown_and_their_results_are_not():
+    err = StringIO()
+    display = Display(StringIO(), err, verbose=False, color=False)
+    for event in (
+        InvocationEnded(0, "1", "file", {"path": "a.py"}, ""),
+        ResultReady(ResultCanister(invocation_id="1", content="x = 1")),
+    ):
+        display.show(Nested("7", "explore", event))
+    assert err.getvalue() == '.. explore: file(path="a.py")\n'

@@ -297,6 +297,7 @@ class Agent(AgentSettings, _HasModel, Generic[OutputT_co]):
                 before_call=self.before_call,
                 after_call=self.after_call,
                 limit=self.max_parallel_calls,
+                keep_order=self.keep_order,
                 policy=self.policy,
             ),
             request=core.Request(

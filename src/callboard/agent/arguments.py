@@ -87,6 +87,7 @@ _KINDS: Final[Mapping[str, tuple[Callable[[Any], bool], str]]] = {
     "policy": (lambda value: isinstance(value, Policy), "a Policy"),
     "auxdata": (lambda value: isinstance(value, Mapping), "a mapping"),
     "max_parallel_calls": (_is_count, "a count of calls, at least 1"),
+    "keep_order": (lambda value: isinstance(value, bool), "True or False"),
     "max_steps": (_is_count, "a count of replies, at least 1"),
     "max_tokens": (_is_count, "a count of tokens, at least 1"),
     "temperature": (
@@ -174,6 +175,8 @@ class AgentSettings:
     """Callback that sees each result."""
     max_parallel_calls: int = DEFAULT_LIMIT
     """Maximum calls of a reply that run at the same time. With 1 they run in their order."""
+    keep_order: bool = False
+    """Whether calls of tools that are not idempotent run alone and in their order, such as edits between reads."""
     on_error: OnError = "feedback"
     """With "fail_fast" a tool that raises ends the run and rolls the conversation back."""
     auxdata: Mapping[str, Any] | None = None

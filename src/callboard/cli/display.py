@@ -32,6 +32,7 @@ from callboard.core import (
     InvocationEnded,
     InvocationIncomplete,
     Model,
+    Nested,
     Note,
     PictureContent,
     ReasoningPiece,
@@ -114,6 +115,9 @@ class Display:
                 self.tell(f"-> {collapse(name)}({_format_arguments(arguments, raw, is_short=kind == 'edit')})", "36")
             case InvocationIncomplete(name=name, why=why):
                 self.tell(f"-> {collapse(name) or 'a call'} (incomplete: {why})", "33")
+            case Nested(name=name, event=InvocationEnded(name=inner, arguments=arguments, raw=raw)):
+                shown = _format_arguments(arguments, raw, is_short=True)
+                self.tell(f".. {collapse(name)}: {collapse(inner)}({shown})", "2")
             case ToolProgress(progress=progress, total=total, message=message) if self._verbose:
                 far = f"{progress:g}" if total is None else f"{progress:g} of {total:g}"
                 self.tell(f".. {far} {collapse(message)}".rstrip(), "2")
@@ -132,9 +136,8 @@ class Display:
                 self.tell(f"callboard: the provider failed: {collapse(message, _MESSAGE)}{where}{helps}", "31")
                 if excerpt and self._verbose:
                     self.tell(f"   {collapse(excerpt)}", "31")
-            case Note(code="failed_call") if not self._verbose:
-                pass  # its result repeats it
-            case Note(kind=kind, text=text) if self._verbose or kind == "alert":
+            # The result of a failed call repeats its note.
+            case Note(kind=kind, text=text, code=code) if self._verbose or (kind == "alert" and code != "failed_call"):
                 self.tell(f"note ({kind}): {collapse(text)}", "33")
             case RoundStarted(number=number) if self._verbose:
                 self.tell(f"round {number}", "2")

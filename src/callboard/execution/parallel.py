@@ -8,6 +8,7 @@ from collections.abc import (
     AsyncGenerator,
     Awaitable,
     Callable,
+    Collection,
     Iterable,
     Iterator,
     Mapping,
@@ -51,7 +52,8 @@ class ParallelExecutor:
 
     The hooks `before_call` and `after_call` run once per invocation, inside the concurrency limit and without retries;
     their exceptions end the run. The `policy` limits what tools may read of the files that they find; it does not
-    decide which calls run. `enclose` makes what a tool needs for nested runs. `journal` records when a tool begins, and
+    decide which calls run. With `keep_order`, a call that is not idempotent runs alone: after the calls before it, and
+    before those after it. `enclose` makes what a tool needs for nested runs. `journal` records when a tool begins, and
     its result as soon as it is there, after the hooks. At most `limit` invocations run at the same time; with 1 they
     run in order. `namespaces` holds one mutable mapping for each ensemble, by name. `auxdata` is for the tools'
     contexts. `on_error` says whether a tool's failure ends the run, and `validated` whether arguments are validated.
@@ -67,6 +69,7 @@ class ParallelExecutor:
         before_call: BeforeCall | None = None,
         after_call: AfterCall | None = None,
         limit: int = DEFAULT_LIMIT,
+        keep_order: bool = False,
         policy: Policy | None = None,
     ) -> None:
         self._invokers = invokers
@@ -81,6 +84,7 @@ class ParallelExecutor:
         if limit < 1:
             raise CallerError(f"calls are under way one at a time at least, not {limit}", path="max_parallel_calls")
         self._limit = limit
+        self._keep_order = keep_order
         self.namespaces: dict[str, MutableMapping[str, Any]] = {}
         self.unseen: list[ResultCanister] = []
         """Results of invocations that had ended when `run` was closed."""
@@ -98,13 +102,21 @@ class ParallelExecutor:
         news = _Progress()
         known = answered or {}
         is_checked = answered is not None
-        tasks = {
-            invocation.identifier: asyncio.create_task(self._run_one(invocation, gate, news, is_checked=is_checked))
-            for invocation in invocations
-            if invocation.identifier not in known
-        }
-        for task in tasks.values():
+        tasks: dict[str, asyncio.Task[ResultCanister]] = {}
+        alone: list[asyncio.Task[ResultCanister]] = []  # the last call that runs alone
+        after: list[asyncio.Task[ResultCanister]] = []  # the calls after it
+        for invocation in invocations:
+            if invocation.identifier in known:
+                continue
+            is_alone = self._keep_order and not self._is_idempotent(invocation)
+            before = [*alone, *after] if is_alone else alone
+            task = asyncio.create_task(self._run_one(invocation, before, gate, news, is_checked=is_checked))
             task.add_done_callback(news.wake)
+            tasks[invocation.identifier] = task
+            if is_alone:
+                alone, after = [task], []
+            else:
+                after.append(task)
         self.unseen = []
         try:
             if self._on_error == "fail_fast" and tasks:
@@ -139,9 +151,21 @@ class ParallelExecutor:
             finally:
                 self.unseen = [*_results(tasks).values()]
 
+    def _is_idempotent(self, invocation: InvocationCanister) -> bool:
+        invoker = self._invokers.get(invocation.name)
+        return invoker is not None and invoker.is_idempotent(invocation.arguments or {})
+
     async def _run_one(
-        self, invocation: InvocationCanister, gate: asyncio.Semaphore, news: _Progress, *, is_checked: bool
+        self,
+        invocation: InvocationCanister,
+        before: Collection[asyncio.Task[ResultCanister]],
+        gate: asyncio.Semaphore,
+        news: _Progress,
+        *,
+        is_checked: bool,
     ) -> ResultCanister:
+        if before:
+            await asyncio.wait(before)
         async with gate:
             replacement = await _await_hook(self._before_call(invocation)) if self._before_call else None
             _check_hook("before_call", replacement, (InvocationCanister, ResultCanister))
@@ -155,8 +179,7 @@ class ParallelExecutor:
                     self._count_refused(running.name, refused)
                 early = refused
                 if early is None and self.journal is not None:
-                    idempotent = self._invokers[running.name].is_idempotent(running.arguments or {})
-                    early = await self.journal.begin_call(running, idempotent)
+                    early = await self.journal.begin_call(running, self._is_idempotent(running))
                 result = early or await self._execute(running, news)
                 changed = await _await_hook(self._after_call(invocation, result)) if self._after_call else None
                 _check_hook("after_call", changed, (ResultCanister,))

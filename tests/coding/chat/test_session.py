@@ -117,6 +117,19 @@ async def test_looking_is_free_and_an_edit_is_shown_before_it_is_made(place, cha
     assert "a + b" in (place / "calc.py").read_text()
 
 
+def test_a_search_is_free_too_and_keeps_to_the_rules(place, talk):
+    (place / "secret.py").write_text("KEY = 1\n")
+    denied = Call("file", {"action": "read", "path": "secret.py"})
+    ask = Call("explore", {"question": "Where is add?"})
+    person = Person()
+    model = ScriptedModel([ask, [READ, denied], "In calc.py.", "It is in calc.py."])
+    talk(model, person, prompts=["where is add?"], permissions={"deny": ["file(secret.py)"]})
+    assert person.asked == []
+    read, refused = [each.text for each in model.requests[2].canisters if isinstance(each, ResultCanister)]
+    assert (read, "KEY" in refused) == (CODE, False)
+    assert "a ^ b" not in str(model.requests[3].canisters)
+
+
 def test_a_no_leaves_the_file_as_it_is(place, talk):
     model = ScriptedModel([EDIT, "A pity."])
 

@@ -15,6 +15,7 @@ from typing import Any, Final, Protocol, Self
 
 from msgspec.structs import replace
 
+from callboard.coding.agents.explorer import EXPLORE
 from callboard.coding.agents.find_definitions import Project, find_parts, find_tested
 from callboard.coding.agents.holes import Hole, find_holes
 from callboard.coding.agents.job_record import JobMemory
@@ -177,7 +178,7 @@ class JobWorkspace:
         self.workspace = Workspace(
             tree.root,
             sandbox=self._sandbox,
-            # A job has one call at a time, so one file will do.
+            # One command runs at a time, so one file will do.
             confinement=replace(
                 confinement,
                 output_file=self._folder / COMMAND_OUTPUT,
@@ -235,7 +236,7 @@ class JobWorkspace:
 
     def only_looks(self, invocation: InvocationCanister) -> bool:
         """Return whether the call reads or searches files, and changes none."""
-        return single_action(invocation.name, invocation.arguments or {}) in _LOOKS
+        return invocation.name == EXPLORE or single_action(invocation.name, invocation.arguments or {}) in _LOOKS
 
     def new_files(self, task: str) -> list[str]:
         """Return the source files that a task names and that do not exist yet."""

@@ -25,11 +25,19 @@ from callboard.agent.resume import find_waiting_calls
 from callboard.agent.run import FindSchema, Run, RunResult
 from callboard.coding.agents.code_block_phase import CodeBlockPhase
 from callboard.coding.agents.deliver import format_findings, strip_code
+from callboard.coding.agents.explorer import make_explorer
 from callboard.coding.agents.job_models import JobModels
 from callboard.coding.agents.job_record import JobLeft, JobMemory, JobRecord, PhaseMemory, open_phase_span
 from callboard.coding.agents.job_request import JobRequest
 from callboard.coding.agents.job_workspace import Approver, JobWorkspace
-from callboard.coding.agents.phases import Facts, Phase, find_unread_commands, missing_evidence, refusal
+from callboard.coding.agents.phases import (
+    Facts,
+    Phase,
+    actions_of_groups,
+    find_unread_commands,
+    missing_evidence,
+    refusal,
+)
 from callboard.coding.agents.progress import Progress, last_answer
 from callboard.coding.agents.prompts import instructions, is_test_file, phase_prompt, take_over_prompt
 from callboard.coding.job import (
@@ -43,6 +51,8 @@ from callboard.coding.job import (
     Step,
     TreeSnapshot,
 )
+from callboard.coding.tools import make_ensemble
+from callboard.coding.workspace.repository_instructions import NestedInstructions
 from callboard.configuration.skills import describe_skills
 from callboard.core import (
     Canister,
@@ -61,7 +71,7 @@ from callboard.loop.repeat_guard import FailedCalls
 from callboard.modes import HallucinatedResultFilter, get_plan
 from callboard.profiles import describe_spent
 from callboard.schema import ArgumentsInvalid
-from callboard.tools import Policy
+from callboard.tools import Ensemble, Policy
 
 MAX_REFUSALS: Final = 3
 """Claims of being done that are refused in a row, with nothing changed in between, before a phase is given up."""
@@ -475,7 +485,7 @@ class PhaseRunner:
         temperature = TEMPERATURES[min(attempt, len(TEMPERATURES) - 1)]
         return Agent(
             self._model,
-            ensembles=self.workspace.ensembles(phase),
+            ensembles=[*self.workspace.ensembles(phase), *self._explorer(phase)],
             instructions=instructions(
                 self._settings.project,
                 repository,
@@ -492,14 +502,28 @@ class PhaseRunner:
             ),
             policy=self.policy,
             approve=self.approver,
-            after_call=self._after_call,
+            after_call=partial(self._after_call, self._nested),
             clock=self.clock,
             answer_after="model",
             on_repeated_call="warn",
             context_window=context_window,
-            max_parallel_calls=1,
+            keep_order=True,
             event_filter=lambda: pipe(RepetitionFilter(), HallucinatedResultFilter()),
         )
+
+    def _explorer(self, phase: Phase) -> list[Ensemble]:
+        """Return the tool by which a large model lets another conversation search, in a phase with tools that search."""
+        if self.memory.workflow == "short" or "read_file" not in actions_of_groups(phase.tools):
+            return []
+        looks = actions_of_groups(("look",))
+        explorer = make_explorer(
+            self._model,
+            make_ensemble(self.workspace.workspace, looks, single=False),
+            policy=self.policy,
+            after_call=lambda: partial(self._after_call, self.workspace.nested_instructions()),
+            context=self._settings.context,
+        )
+        return [explorer]
 
     def fill_agent(self, controls: Controls, earlier: RunProgress) -> Agent[str]:
         """Return the agent that writes one line."""
@@ -509,8 +533,10 @@ class PhaseRunner:
         limits = Limits(rounds=1 + earlier.rounds, seconds=seconds)
         return Agent(self.filler, controls=controls, limits=limits, clock=self.clock)
 
-    async def _after_call(self, invocation: InvocationCanister, result: ResultCanister) -> ResultCanister:
-        """Notes what the call shows, and truncates its result for the model."""
+    async def _after_call(
+        self, nested: NestedInstructions, invocation: InvocationCanister, result: ResultCanister
+    ) -> ResultCanister:
+        """Notes what the call shows, and truncates its result for the model of a conversation with `nested`."""
         looks = self.workspace.only_looks(invocation)
         if not looks:
             # A run of tests may write files too.
@@ -523,5 +549,5 @@ class PhaseRunner:
             self.memory.phase.saw_failure = True
             self.remember()
         limit = self._settings.context.result_limit(invocation.name)
-        result = self._nested.add(invocation, self.workspace.results.truncate(invocation.name, result, limit))
+        result = nested.add(invocation, self.workspace.results.truncate(invocation.name, result, limit))
         return await self.workspace.add_checks(invocation, result)

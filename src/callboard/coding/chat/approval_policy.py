@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
+from callboard.coding.agents.explorer import EXPLORE
 from callboard.coding.agents.job_request import JobRequest
 from callboard.coding.agents.job_workspace import DEFAULT, JobPolicy
 from callboard.coding.agents.phases import READ_GROUPS, actions_of_groups
@@ -69,15 +70,17 @@ async def connect_servers(
 
 def without_names_of_ours(ensemble: Ensemble) -> Ensemble:
     """Return the tools that an ensemble has now, without those that have the name of one of ours."""
-    ours = {*tool_names(), READ_RESULT, SKILL}
+    ours = {*tool_names(), READ_RESULT, SKILL, EXPLORE}
     return filtered(ensemble, lambda invoker: invoker.name not in ours)
 
 
-FREE: Final = frozenset((*actions_of_groups(READ_GROUPS), READ_RESULT, SKILL))
+FREE: Final = frozenset((*actions_of_groups(READ_GROUPS), READ_RESULT, SKILL, EXPLORE))
 """Actions that look, and are never asked about."""
 ASKS_FIRST: Final = "the chat asks before each change and each command"
 """Reason of the questions that no rule asks for."""
 _ASK: Final = Rule("*", "ask")
+_OF_OURS: Final = frozenset((RESULTS, SKILL, EXPLORE))
+"""Ensembles of ours that do not work in the workspace."""
 _PLAIN_NAME: Final = re.compile(r"[\w.-]+")
 """A name in which nothing is a pattern."""
 
@@ -122,7 +125,7 @@ class ApprovalPolicy(JobPolicy):
         """
         invoker = self._invokers[invoker] if isinstance(invoker, str) else invoker
         ensemble = invoker.ensemble
-        is_ours = ensemble is not None and (ensemble.connection is self._workspace or ensemble.name in {RESULTS, SKILL})
+        is_ours = ensemble is not None and (ensemble.connection is self._workspace or ensemble.name in _OF_OURS)
         return single_action(invoker.name, arguments or {}) if is_ours else ""
 
     def is_free(self, invoker: Invoker) -> bool:

@@ -10,14 +10,17 @@ import secrets
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import KW_ONLY, InitVar, dataclass
+from functools import partial
 from typing import Any, Final
 
 from msgspec.structs import replace
 
 from callboard.agent import Agent
 from callboard.agent.run import Run, RunResult
+from callboard.coding.agents.explorer import make_explorer
 from callboard.coding.agents.job_record import JobRecord, RunRecord
 from callboard.coding.agents.job_request import JobRequest
+from callboard.coding.agents.job_workspace import JobPolicy
 from callboard.coding.agents.phases import actions_of_groups
 from callboard.coding.agents.prompts import instructions
 from callboard.coding.cancellation import finish_despite_cancellation
@@ -54,7 +57,7 @@ from callboard.execution.result_store import KeptResults
 from callboard.loop import ContextWindow, Limits, RepetitionFilter
 from callboard.modes import HallucinatedResultFilter, get_plan
 from callboard.profiles import describe_spent
-from callboard.tools import Ensemble, Invoker
+from callboard.tools import Ensemble, Invoker, Policy
 
 _ALL: Final = actions_of_groups(("look", "history", "edit", "commit", "git_checkout", "git_branch", "check"))
 _FEW: Final = (
@@ -215,7 +218,7 @@ class ChatSession:
         ensembles = self._offer_ensembles(self.access)
         policy = self._last_policy = self._policy(ensembles, self.access)
         self.workspace.permits = policy.permits(Invoker.of(bash), {})
-        self._nested = self._nested or NestedInstructions(self.workspace, policy.permits(Invoker.of(read_file), {}))
+        self._nested = self._nested or self._nested_instructions(policy)
 
         async def before_call(invocation: InvocationCanister) -> ResultCanister | None:
             result = await policy.before_call(invocation)
@@ -236,11 +239,11 @@ class ChatSession:
             policy=policy,
             approve=policy.approve,
             before_call=before_call,
-            after_call=self._after_call,
+            after_call=partial(self._after_call, self._nested),
             answer_after="model",
             on_repeated_call="warn",
             context_window=self._context_window,
-            max_parallel_calls=1,
+            keep_order=True,
             event_filter=lambda: pipe(RepetitionFilter(), HallucinatedResultFilter()),
         )
 
@@ -261,7 +264,21 @@ class ChatSession:
         # Only its own description says what a third-party tool does.
         further = [without_names_of_ours(each) for each in self.ensembles] if may_change else []
         skills = [make_skills_ensemble(self.skills)] if self.skills else []
-        return [make_ensemble(self.workspace, offered, single=single), self.results.ensemble(), *skills, *further]
+        ours = [make_ensemble(self.workspace, offered, single=single), self.results.ensemble(), *skills]
+        return [*ours, *([] if single else [self._explorer()]), *further]
+
+    def _explorer(self) -> Ensemble:
+        policy = JobPolicy(self.request, self.approver, str(self.workspace.root))
+        return make_explorer(
+            self.model,
+            make_ensemble(self.workspace, actions_of_groups(("look",)), single=False),
+            policy=policy,
+            after_call=lambda: partial(self._after_call, self._nested_instructions(policy)),
+            context=self.request.settings.coding.context,
+        )
+
+    def _nested_instructions(self, policy: Policy) -> NestedInstructions:
+        return NestedInstructions(self.workspace, policy.permits(Invoker.of(read_file), {}))
 
     def _policy(self, ensembles: list[Ensemble], access: Access) -> ApprovalPolicy:
         return ApprovalPolicy(
@@ -273,10 +290,12 @@ class ChatSession:
             on_answer=self._emit,
         )
 
-    async def _after_call(self, invocation: InvocationCanister, result: ResultCanister) -> ResultCanister:
+    async def _after_call(
+        self, nested: NestedInstructions, invocation: InvocationCanister, result: ResultCanister
+    ) -> ResultCanister:
         limit = self.request.settings.coding.context.result_limit(invocation.name)
         result = self.results.truncate(invocation.name, result, limit)
-        result = result if self._nested is None else self._nested.add(invocation, result)
+        result = nested.add(invocation, result)
         return await self._checks.add(edited_paths(invocation.name, invocation.arguments or {}), result)
 
     async def _begin_checkpoint(self) -> None:
