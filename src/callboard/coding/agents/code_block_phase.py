@@ -222,7 +222,7 @@ class CodeBlockPhase:
     async def _find_repair(self, lines: Mapping[str, Sequence[int]], limit: int) -> tuple[Repair, ...]:
         """Find small changes of these lines with which the tests pass, if the tests can judge it."""
         runner, tests = self._runner, self._workspace.tests
-        seconds = (runner.deadline - runner.clock()).total_seconds()
+        seconds = runner.seconds_left()
         if not (lines and tests.is_failing and seconds > 0):
             return ()
         self._memory.mutated_files = (*lines,)

@@ -5,7 +5,9 @@ Law: a report counts only for the content of the tree that the tests ran on.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
+from math import inf
 from typing import Final
 
 from callboard.coding.agents.prompts import is_test_file
@@ -17,7 +19,13 @@ from callboard.errors import CallerError
 from callboard.sandbox import SandboxUnavailable
 
 SECONDS: Final = 600.0
-"""That a run of all tests may take."""
+"""That the first run of all tests may take."""
+FACTOR: Final = 5
+"""How many times as long as the first run a later one may take: a changed loop may have no end."""
+LEAST: Final = 20.0
+"""Seconds that a later run may take, however fast the first was."""
+LATE: Final = 5.0
+"""Seconds that a run may take when the job's time is over: what was changed last may be right."""
 
 
 class RunnerMissing(CallerError):
@@ -41,6 +49,8 @@ class JobTests:
     first: TestReport | None = None
     """The first run, which the others are measured by."""
     last: TestReport | None = None
+    remaining: Callable[[], float] = lambda: inf
+    """Returns the seconds that the job still has."""
 
     def __post_init__(self) -> None:
         self._untested = UNTESTED
@@ -114,7 +124,7 @@ class JobTests:
         report = self._reports.get(digest) or self._run_of_model(digest)
         if report is None:
             try:
-                report = await run_tests(self.workspace, folder=self.folder, seconds=SECONDS, digest=self._look)
+                report = await run_tests(self.workspace, folder=self.folder, seconds=self._limit, digest=self._look)
             except SandboxUnavailable:
                 raise
             except CallerError as error:
@@ -130,6 +140,11 @@ class JobTests:
         if self.first is None:
             self._begin_with(report)
         return report
+
+    @property
+    def _limit(self) -> float:
+        later = SECONDS if self.first is None else min(SECONDS, max(LEAST, FACTOR * self.first.seconds))
+        return min(later, max(LATE, self.remaining()))
 
     def _begin_with(self, report: TestReport) -> None:
         self.first = report

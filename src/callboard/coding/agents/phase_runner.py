@@ -119,6 +119,7 @@ class PhaseRunner:
 
     def __post_init__(self) -> None:
         self.task = "\n\n".join([self.task, *self.memory.messages])
+        self.workspace.tests.remaining = self.seconds_left
         self.phase = ""
         """The name of the phase that runs, or ran last."""
         self.missing: tuple[str, ...] = ()
@@ -348,6 +349,10 @@ class PhaseRunner:
         """Whether the job continues with its own model if this one cannot be asked."""
         return bool(self.memory.phase.model) or self.is_filling
 
+    def seconds_left(self) -> float:
+        """Return the seconds until the job has to end."""
+        return (self.deadline - self.clock()).total_seconds()
+
     def is_over(self) -> bool:
         return not self.missing or self.clock() >= self.deadline
 
@@ -480,7 +485,7 @@ class PhaseRunner:
         earlier: RunProgress,
     ) -> Agent[str | list[Finding]]:
         """Return the agent of a run; `earlier` is what the run took in earlier processes, which its limits count."""
-        seconds = max((self.deadline - self.clock()).total_seconds(), 1.0) + earlier.seconds
+        seconds = max(self.seconds_left(), 1.0) + earlier.seconds
         repository, budget = self.workspace.repository_instructions, self.request.max_cost
         temperature = TEMPERATURES[min(attempt, len(TEMPERATURES) - 1)]
         return Agent(
@@ -529,7 +534,7 @@ class PhaseRunner:
         """Return the agent that writes one line."""
         if self.filler is None:
             raise AssertionError
-        seconds = max((self.deadline - self.clock()).total_seconds(), 1.0) + earlier.seconds
+        seconds = max(self.seconds_left(), 1.0) + earlier.seconds
         limits = Limits(rounds=1 + earlier.rounds, seconds=seconds)
         return Agent(self.filler, controls=controls, limits=limits, clock=self.clock)
 
