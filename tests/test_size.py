@@ -9,7 +9,7 @@ from pathlib import Path
 PACKAGE = Path(__file__).parents[1] / "src/callboard"
 BUDGETS = {
     "servers": 17_863,
-    "coding": 16_286,
+    "coding": 16_433,
     "cli": 9_262,
     "wires": 8_851,
     "jobs": 7_439,
@@ -36,7 +36,7 @@ BUDGETS = {
 }
 """Lines of each room, and of the modules beside the rooms ("root")."""
 FILES = 558
-TEST_LINES = 99_234
+TEST_LINES = 99_281
 
 
 def count_lines(folder):

@@ -95,6 +95,46 @@ FAULTS = [
     ),
     ("go", "\tfor _, item := range items {", "for index := range items {\n\t\titem := &items[index]", ""),
     ("go", "\tdefer log(name, err)", "defer func() { log(name, err) }()", ""),
+    ("python", "add(lambda row: show(row, keys))", "add(lambda row, keys=keys: show(row, keys))", ""),
+    (
+        "python",
+        "    tags: list = []",
+        "tags: list = field(default_factory=lambda: [])",
+        "from dataclasses import field",
+    ),
+    ("python", "    for row in rows:", "async for row in rows:", "async def main(): pass"),
+    ("python", "return not most or cost < most", "return most is None or cost < most", ""),
+    ("python", "day = at.date()", "day = at.astimezone(zone).date()", "zone = 1"),
+    ("python", "except KeyError:", "except Exception:", ""),
+    ("python", "for number, row in enumerate(rows):", "for number, row in enumerate(rows, 1):", ""),
+    ("python", "if total != paid:", "if abs(total - paid) > 1e-9:", ""),
+    ("python", "def depth(node):", "def depth(node):\n    if not node:\n        return 0", ""),
+    ("python", "    done.append(name)", "path.pop()\n    done.append(name)", "def a(path):\n    path.append(1)"),
+    ("javascript", "for (const place in rows) {", "for (const place of rows.keys()) {", ""),
+    ("javascript", "const row = { pattern: /a+b/g }", "const row = { pattern: /a+b/ }", ""),
+    ("javascript", 'return a == null || a == "";', 'return a === null || a === "";', ""),
+    ("javascript", "return items", "return [...items]", ""),
+    (
+        "javascript",
+        "} catch (error) {",
+        "} catch (error) {\n  if (!(error instanceof InputError)) throw error;",
+        "class InputError {}",
+    ),
+    (
+        "python",
+        "def open(title, at=clock.today()):",
+        "def open(title, at=None):\n    at = clock.today() if at is None else at",
+        "",
+    ),
+    ("python", "return kept[:-count]", "return kept[: max(len(kept) - count, 0)]", ""),
+    ("python", "return re.sub(mark, value, text)", "return re.sub(mark, lambda _: value, text)", ""),
+    ("python", "rows = names.sort()", "rows = sorted(names, )", ""),
+    ("python", "at = bisect_left(starts, count)", "at = bisect_right(starts, count)", ""),
+    ("javascript", "return a?.rates?.[zone] || RATES[zone];", "return a?.rates?.[zone] ?? RATES[zone];", ""),
+    ("javascript", "const rows = parts.map(parse);", "const rows = parts.map((each) => parse(each));", ""),
+    ("javascript", "    count += 1;\n  case 2:", "count += 1;\n    break;\n  case 2:", ""),
+    ("go", "func (c Counter) Add(n int) {", "func (c *Counter) Add(n int) {", ""),
+    ("go", "\ta = append(a[:i], a[i+1:]...)", "a = append(a[:i], a[i+1:]...)\n\ti--", ""),
 ]
 
 
@@ -106,6 +146,13 @@ def fix(language, line, other=""):
 def test_usual_faults_are_fixed():
     missing = [(line, right) for language, line, right, other in FAULTS if right not in fix(language, line, other)]
     assert not missing
+
+
+def test_attributes_may_have_a_similar_name_of_another_file():
+    text, other = "cursor = page.nextCursor;\n", "export const read = (at) => ({ rows: [at], next: at + 1 });\n"
+    fixes = [each.new for each in make_fixes(text, "a.js", [1], [other])]
+    assert "cursor = page.next;" in fixes
+    assert "cursor = page.next;" not in [each.new for each in make_fixes(text, "a.js", [1])]
 
 
 def test_likely_fixes_come_first_and_then_the_lines_in_their_order():

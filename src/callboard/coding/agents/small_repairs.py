@@ -102,7 +102,10 @@ def _repair(path: str, fix: Mutant) -> Repair:
 def _choose(texts: Mapping[str, str], lines: Mapping[str, Sequence[int]], limit: int) -> list[tuple[str, Mutant]]:
     """Return the likeliest `limit` fixes of these lines that parse."""
     fixes = merge(
-        *(zip(repeat(path), make_fixes(text, path, lines[path])) for path, text in texts.items()),
+        *(
+            zip(repeat(path), make_fixes(text, path, lines[path], [texts[each] for each in texts if each != path]))
+            for path, text in texts.items()
+        ),
         key=lambda each: each[1].rank,
     )
     return [*islice((each for each in fixes if find_syntax_error(each[1].text, each[0]) is None), limit)]

@@ -10,10 +10,10 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-NAME: Final = r"(?:(?<![\w.])[^\W\d]\w*(?:\.\w+)*)"
+NAME: Final = r"(?:(?<![\w.])[^\W\d]\w*(?:\??\.\w+)*)"
 INSIDE: Final = r"(?:[^()\n]|\((?:[^()\n]|\([^()\n]*\))*\))*"
 """Text in brackets, with at most two pairs of brackets in it."""
-VALUE: Final = rf"(?:(?<![\w.])[^\W\d]\w*(?:\.\w+|\[[^\[\]\n]*\]|\({INSIDE}\))*)"
+VALUE: Final = rf"(?:(?<![\w.])[^\W\d]\w*(?:\??\.\w+|(?:\?\.)?\[[^\[\]\n]*\]|\({INSIDE}\))*)"
 OPERAND: Final = rf"(?:{VALUE}|\d+|\({INSIDE}\))"
 
 Row = tuple[str, ...]
@@ -30,19 +30,23 @@ IDIOMS: Final[Mapping[str, Sequence[Row]]] = {
         (rf"\bdict\(({VALUE})\)", r"{key: each.copy() for key, each in \1.items()}", r"deepcopy(\1)"),
         (r"\{\*\*(\w+)\}", r"{key: each.copy() for key, each in \1.items()}", r"deepcopy(\1)"),
         (
-            r"^( *)(def .*\b)(\w+)=(\[\]|\{\}|set\(\))(.*:)$(?!\n *[\"'])",
+            r"^( *)(def .*\b)(\w+)=(\[\]|\{\}|[\w.]+\(\))(.*:)$(?!\n *[\"'])",
             r"\1\2\3=None\5\n\1    \3 = \4 if \3 is None else \3",
         ),
         (r"^(    )(\w+)(?:: .+)? = (\[\]|\{\}|set\(\))$", r"\1def __init__(self):\n\1    self.\2 = \3"),
         (r"(\[.+\] \* \w+)\] \* (\w+)", r"\1 for _ in range(\2)]"),
         (r"\bdict\.fromkeys\(([^(),\n]+), (\[\]|\{\})\)", r"{key: \2 for key in \1}"),
         (r"\blambda: ([^()\n]*\()(\w+)\b", r"lambda \2=\2: \1\2"),
+        (r"\blambda (\w+): ([^()\n]*\((?:\w+, )?)(?!\1\b)(\w+)\b", r"lambda \1, \3=\3: \2\3"),
+        (r"^( +\w+: .+) = (\[\]|\{\}|\w+\(\))$", r"\1 = field(default_factory=lambda: \2)"),
         (rf"(\breturn |\w = |^ +)((?!await\b|return\b|yield\b|def\b|class\b|async\b){NAME}\()", r"\1await \2"),
+        (r"^( +)(for|with) ", r"\1async \2 "),
+        (rf"\bgather\(({VALUE})\)", r"gather(*\1)"),
         # Nothing is there.
         (rf"\b(max|min)\(({INSIDE}\bfor\b{INSIDE})\)", r"\1((\2), default=0)"),
         (rf"\b(max|min)\(({VALUE})\)", r"\1(\2, default=0)"),
         (rf"\bnext\(({INSIDE}\bfor\b{INSIDE})\)", r"next((\1), None)"),
-        (rf"\b(if|elif|while|and|or) not ({NAME})(?![.\w(\[])", r"\1 \2 is None"),
+        (rf"\b(if|elif|while|and|or|return) not ({NAME})(?![.\w(\[])", r"\1 \2 is None"),
         (rf"\b(if|elif|while|and|or) (?!not\b)({NAME})(?! (?:in|is|not|[-+*/%<>=!])|[.\w(\[])", r"\1 \2 is not None"),
         (rf"({OPERAND}) or ({OPERAND})", r"\2 if \1 is None else \1"),
         (
@@ -55,8 +59,16 @@ IDIOMS: Final[Mapping[str, Sequence[Row]]] = {
         # Time zones, rounding, encodings.
         (rf"\.replace\(tzinfo=({INSIDE})\)", r".astimezone(\1)"),
         (rf"\.astimezone\(({INSIDE})\)", r".replace(tzinfo=\1)"),
-        (r"\bdatetime\.(?:utcnow|now)\(\)", "datetime.now(timezone.utc)", "datetime.now(UTC)"),
-        (r"\b(fromtimestamp\([^(),\n]+)\)", r"\1, timezone.utc)", r"\1, UTC)"),
+        (
+            r"\bdatetime\.(?:utcnow|now)\(\)",
+            "datetime.now(timezone.utc)",
+            "datetime.now(UTC)",
+            "datetime.now(zone)",
+            "datetime.now(tz)",
+        ),
+        (r"\bdate\.today\(\)", "datetime.now(zone).date()", "datetime.now(tz).date()", "datetime.now(UTC).date()"),
+        (r"\b(fromtimestamp\([^(),\n]+)\)", r"\1, timezone.utc)", r"\1, UTC)", r"\1, zone)", r"\1, tz)"),
+        (rf"({NAME})\.(date|hour|weekday|strftime|isoformat)\b", r"\1.astimezone(zone).\2", r"\1.astimezone(tz).\2"),
         (r"\.seconds\b", ".total_seconds()"),
         (r"\.quantize\(([^(),\n]+)\)", r'.quantize(\1, rounding="ROUND_HALF_UP")'),
         (rf"({OPERAND}) // ({OPERAND}) \+ 1\b", r"-(-\1 // \2)"),
@@ -98,7 +110,14 @@ IDIOMS: Final[Mapping[str, Sequence[Row]]] = {
             "except LookupError",
             "except (TypeError, ValueError)",
             "except OSError",
+            "except Exception",
         ),
+        (rf"({NAME})\[:-({OPERAND})\]", r"\1[: max(len(\1) - \2, 0)]"),
+        (rf"({NAME})\[-({OPERAND}):\]", r"\1[max(len(\1) - \2, 0) :]"),
+        (r"\bre\.sub\(([^,\n]+), ([\w.]+),", r"re.sub(\1, lambda _: \2,"),
+        (r"\bre\.(\w+)\(([a-z]\w*)\b", r"re.\1(re.escape(\2)"),
+        (rf"(= |\breturn )({NAME})\.sort\((.*)\)$", r"\1sorted(\2, \3)"),
+        (r"\benumerate\(([^(),\n]+)\)", r"enumerate(\1, 1)"),
         # What is done too early, too often or not at all.
         (r"^( +)(?:pass|return|return None)$", r"\1raise"),
         (r"^( *)(\S.*)\n {4}( +(?:(?:return|break|yield)\b.*|\w[\w.]*(?:\(.*| [-+]?= .*)))$", r"\1\2\n\3"),
@@ -116,10 +135,10 @@ IDIOMS: Final[Mapping[str, Sequence[Row]]] = {
     ),
     "javascript": (
         (rf"\b(for \(\w+ .+ of )({VALUE})\)", r"\1[...\2])"),
-        (rf"(\breturn |\w = )({NAME});", r"\1[...\2];", r"\1{ ...\2 };"),
+        (rf"(\breturn |\w = )({NAME})(;|$)", r"\1[...\2]\3", r"\1{ ...\2 }\3"),
         (
-            r"(\breturn |\w = )(?!await\b|\[(?!\.\.\.)|\{(?! ?\.\.\.)|function\b|new\b)([^;\n]+);",
-            r"\1structuredClone(\2);",
+            r"(\breturn |\w = )(?!await\b|\[(?!\.\.\.)|\{(?! ?\.\.\.)|function\b|new\b)([^;\n]+)(;|$)",
+            r"\1structuredClone(\2)\3",
         ),
         (r"\[\.\.\.([\w.]+)\]", r"\1.map((each) => ({ ...each }))"),
         (rf"\bObject\.assign\(({NAME}), ", r"Object.assign({}, \1, "),
@@ -128,7 +147,9 @@ IDIOMS: Final[Mapping[str, Sequence[Row]]] = {
             r"for (let \1 = \2.length - 1; \1 >= 0; \1 -= 1)",
         ),
         (r"^( *)(.*\.splice\((\w+), 1\);)$", r"\1\2\n\1\3 -= 1;"),
-        (r"\bfor \((\w+ \w+) in ", r"for (\1 of "),
+        (rf"\bfor \((\w+ \w+) in ({VALUE})\)", r"for (\1 of \2)", r"for (\1 of \2.keys())"),
+        (r"\bfunction ?\(([^()\n]*)\) \{", r"(\1) => {"),
+        (r"^( *)\} catch \((\w+)\) \{$", r"\1} catch (\2) {\n\1  if (!(\2 instanceof ERROR)) throw \2;"),
         (r"\bfor \((const .+ of )", r"for await (\1"),
         (
             rf"^( *)({VALUE})\.forEach\(async \(?([^()\n]+?)\)? => \{{((?:\n(?!\1\}}).*)*)\n\1\}}\);",
@@ -146,7 +167,7 @@ IDIOMS: Final[Mapping[str, Sequence[Row]]] = {
             rf"(\breturn |\w = |^ +|=> )((?!await\b|return\b|if\b|for\b|while\b|switch\b|function\b|super\b){NAME}\()",
             r"\1await \2",
         ),
-        (rf"(\breturn |= )(?:await )?({VALUE});", r"\1await Promise.all(\2);"),
+        (rf"(\breturn |= )(?:await )?({VALUE})(;|$)", r"\1await Promise.all(\2)\3"),
         (rf"({OPERAND}) \|\| ({OPERAND})", r"\1 ?? \2"),
         (rf"({OPERAND}) \?\? ({OPERAND})", r"\1 || \2"),
         (rf"\bif \(({NAME})\)", r"if (\1 !== undefined)"),
@@ -160,21 +181,35 @@ IDIOMS: Final[Mapping[str, Sequence[Row]]] = {
         (r"\bparseInt\(([^(),\n]+)\)", r"parseInt(\1, 10)"),
         (rf"({VALUE})\.length\b", r"Buffer.byteLength(\1)", r"[...\1].length"),
         (rf"({VALUE})\.split\(\"\"\)", r"[...\1]"),
-        (r"\.sort\(\)", ".sort((a, b) => a - b)"),
+        (r"\.sort\(\)", ".sort((a, b) => a - b)", ".sort((a, b) => a.localeCompare(b))"),
         (rf"=> ({VALUE}) [<>] ({VALUE})\)", r"=> \1 - \2)", r"=> \2 - \1)"),
         (r" ([!=]=) ", r" \1= "),
         (r"\.map\((?:parseInt|parseFloat)\)", ".map(Number)"),
+        (rf"\.(map|forEach|flatMap)\(({NAME})\)", r".\1((each) => \2(each))"),
+        (
+            rf"= ({VALUE})\.filter\(async \(?(\w+)\)? => (?:await )?(.+)\);$",
+            r"= (await Promise.all(\1.map(async (\2) => [\2, await \3]))).filter((each) => each[1]).map((each) => each[0]);",
+        ),
+        (rf"\b(?:new )?Array\(({OPERAND})\)\.map\b", r"[...Array(\1)].map"),
+        (r"^( *)delete ([\w.]+)\[(\w+)\]", r"\1\2.splice(\3, 1)"),
+        (
+            r"^( +)(?!break\b|return\b|throw\b|continue\b)(\S.*;)\n( *)(?=case\b|default:)",
+            r"\1\2\n\1break;\n\3",
+        ),
+        (rf"({NAME})\.slice\(-({OPERAND})\)", r"\1.slice(\1.length - \2)"),
+        (rf"({NAME})\.slice\(0, -({OPERAND})\)", r"\1.slice(0, \1.length - \2)"),
+        (r"\.(replace|replaceAll)\(([^,\n]+), ([\w.]+)\)", r".\1(\2, () => \3)"),
         (r"(?<!\.)\bisNaN\(", "Number.isNaN("),
         (r"\bMath\.(max|min)\(\.\.\.", r"Math.\1(0, ..."),
         (r"\.get(UTC)?Month\(\)(?! \+)", r".get\1Month() + 1"),
         (r"\.decode\((\w+)\)", r".decode(\1, { stream: true })"),
-        (r"(/[^/\s][^/\n]*/\w*)g(?=\w*[.,;)])", r"\1"),
+        (r"(/[^/\s][^/\n]*/\w*)g(?=\w*(?:[\s.,;)\]}]|$))", r"\1"),
         (r"\b(if|while) \(!?(\w+(?:\.\w+)*)\.(\w+)", r"\1 (\2?.\3"),
         (rf"^( *)return( {VALUE})?;$", r"\1throw error;"),
         (rf"(\.split\({INSIDE}\))", r"\1.map(Number)", r"\1.map((each) => each.trim())"),
         (rf"({VALUE}) ([!=]==) ({VALUE})", r"\1.toLowerCase() \2 \3.toLowerCase()"),
         (rf"\b({NAME})\.(\w+)(?=[,)])", r"\1.\2.bind(\1)"),
-        (r"(/[^/\s][^/\n]*/)([gimsuy]*)(?=[.,;)])", r"\1g\2", r"\1i\2", r"\1u\2"),
+        (r"(/[^/\s][^/\n]*/)([gimsuy]*)(?=[\s.,;)\]}]|$)", r"\1g\2", r"\1i\2", r"\1u\2"),
     ),
     "go": (
         (rf"(\breturn |\w = )({NAME})$", r"\1append(\2[:0:0], \2...)", r"\1maps.Clone(\2)"),
@@ -218,11 +253,55 @@ IDIOMS: Final[Mapping[str, Sequence[Row]]] = {
         ),
         (r"^(\t+)(\w+), _ := (.+)$", r"\1\2, err := \3\n\1if err != nil {\n\1\tRETURN\n\1}"),
         (r"^(\t+)(?:_ = )?([\w.]+\(.*\))$", r"\1if err := \2; err != nil {\n\1\tRETURN\n\1}"),
+        (r"^func \((\w+) (\w+)\)", r"func (\1 *\2)"),
+        (r"^(\t+)(.*= append\(([\w.]+)\[:(\w+)\], \3\[\4 ?\+ ?1:\]\.\.\.\))$", r"\1\2\n\1\4--"),
+        (rf"\bfor (\w+) := 0; \1 < len\(({NAME})\); \1\+\+", r"for \1 := len(\2) - 1; \1 >= 0; \1--"),
+        (
+            rf"({NAME})\.Truncate\(24 \* time\.Hour\)",
+            r"time.Date(\1.Year(), \1.Month(), \1.Day(), 0, 0, 0, 0, \1.Location())",
+        ),
         (r" := ", " = "),
         (r"\breturn (.*)\bnil$", r"return \1err"),
     ),
 }
 """Code with a usual fault in each language, and what the code may become."""
+_GO_RETURNS: Final = tuple(
+    rf"\1\n\tif \2 == nil {{\n\t\treturn{value}\n\t}}" for value in ("", " nil", " 0", ' ""', " false")
+)
+RARE: Final[Mapping[str, Sequence[Row]]] = {
+    "python": (
+        (r"\bisinstance\((\w+), (\w+)\)", r"isinstance(\1, \2) and \1"),
+        (rf"({VALUE}) == ({VALUE})", r"abs(\1 - \2) < 1e-9"),
+        (rf"({VALUE}) != ({VALUE})", r"abs(\1 - \2) > 1e-9"),
+        (
+            r"^( *)((?:async )?def \w+\((?:self, )?(\w+)[^\n]*:(?:\n *\"\"\"[^\n]*\"\"\")?)$",
+            *[rf"\1\2\n\1    if not \3:\n\1        return {value}" for value in ("0", "[]", "None", '""', "False")],
+        ),
+    ),
+    "javascript": (
+        (rf"({NAME})\.test\(({VALUE})\)", r"\2.search(\1) >= 0"),
+        (r"\bfor await \((\w+ \w+ of )(\w+)\)", r'for await (\1\2.setEncoding("utf8"))'),
+        (rf"({VALUE}) === ({VALUE})", r"Math.abs(\1 - \2) < 1e-9", r"\1.getTime() === \2.getTime()"),
+        (rf"({VALUE}) !== ({VALUE})", r"Math.abs(\1 - \2) > 1e-9", r"\1.getTime() !== \2.getTime()"),
+        (rf"({VALUE}) ([!=]==) ({VALUE})", r"\1.normalize() \2 \3.normalize()"),
+        (rf"\.reduce\(({INSIDE})\)", r".reduce(\1, 0)"),
+        (rf"\b({NAME})\.toFixed\((\d)\)", r"Number(\1.toFixed(\2))"),
+        (rf"\bnew Date\(({VALUE})\)", r"new Date(`${\1}T00:00:00`)", r"new Date(`${\1}T00:00:00Z`)"),
+        (
+            r"^( *)((?:export )?(?:async )?function \w+\((\w+)[^\n]*\{)$",
+            *[rf"\1\2\n\1  if (!\3) return{value};" for value in (" 0", " []", " null", ' ""', " false", "")],
+        ),
+    ),
+    "go": (
+        (rf"({VALUE}) == ({VALUE})", r"math.Abs(\1-\2) < 1e-9"),
+        (rf"({VALUE}) != ({VALUE})", r"math.Abs(\1-\2) > 1e-9"),
+        (rf"({NAME})\[(\w+)\]", r"[]rune(\1)[\2]"),
+        (r"^(\t+)return (\w+)$", r"\1if \2 == nil {\n\1\treturn nil\n\1}\n\1return \2"),
+        (r"^(func \((\w+) \*\w+\)[^\n]*\{)$", *_GO_RETURNS),
+        (r"^(func \w+\((?:\w+ [^\s,]+, )*(\w+) \*\w[^\n]*\{)$", *_GO_RETURNS),
+    ),
+}
+"""Code with a fault that is less usual, or that fits much code."""
 CHANGES: Final[Sequence[Row]] = (
     (r" < ", " > ", " >= "),
     (r" <= ", " >= ", " > "),
@@ -241,7 +320,6 @@ CHANGES: Final[Sequence[Row]] = (
     (r"%v", "%w"),
     (r"\b(except |instanceof |raise |throw new )\w+", r"\1ERROR"),
     (r" ===? ([01])\b", r" <= \1"),
-    (rf"({VALUE}) ===? ({VALUE})", r"abs(\1 - \2) < 1e-9", r"Math.abs(\1 - \2) < 1e-9"),
     (r", reverse=True", ""),
     (r"^([ \t]*)([^\s}\n].*[^{:(\[,\n])\n\1([^\s}\n].*[^{:(\[,\n])$", r"\1\3\n\1\2"),
 )
@@ -263,7 +341,7 @@ REGULAR_EXPRESSIONS: Final[Sequence[Row]] = (
     (r"(\([^()\n]*\))(?![?*+{])(?=.*[\"'/])", r"\1?"),
 )
 """Changes of regular expressions."""
-IMPORTED: Final = re.compile(r"(?<![\w.])(?:timezone|UTC|zone|loc|math|strings|errors|maps|deepcopy)\b(?!=)")
+IMPORTED: Final = re.compile(r"(?<![\w.])(?:timezone|UTC|zone|tz|loc|field|math|strings|errors|maps|deepcopy)\b(?!=)")
 """Names that a fix uses only if the file does."""
 OTHERS: Final = {
     "python": (
@@ -271,23 +349,39 @@ OTHERS: Final = {
         "partition rpartition;append extend appendleft insert;min max sum;any all;add discard;remove discard;pop popleft;"
         "match fullmatch search;keys values items;isdigit isdecimal isalpha isalnum;floor ceil round trunc;get setdefault;"
         "union intersection difference;cached_property property;fromtimestamp utcfromtimestamp;date astimezone;mktime timegm;"
-        "localtime gmtime;ROUND_HALF_EVEN ROUND_HALF_UP ROUND_DOWN ROUND_UP;sort sorted;isoformat strftime"
+        "localtime gmtime;ROUND_HALF_EVEN ROUND_HALF_UP ROUND_DOWN ROUND_UP;sort sorted;isoformat strftime;"
+        "bisect_left bisect_right bisect;insort_left insort_right"
     ),
     "javascript": (
-        "startsWith endsWith includes;indexOf lastIndexOf;some every;push unshift;pop shift;slice splice;replace replaceAll;"
+        "startsWith endsWith includes;indexOf lastIndexOf;substring slice substr;some every;push unshift;pop shift;slice splice;replace replaceAll;"
         "entries keys values;toLowerCase toUpperCase;trim trimStart trimEnd;all allSettled race;floor ceil round trunc;min max;"
         "encodeURI encodeURIComponent;decodeURI decodeURIComponent;parseInt parseFloat Number;filter find map flatMap forEach;"
-        "padStart padEnd;reduce reduceRight;charCodeAt codePointAt;escape encodeURIComponent;on once;setTimeout setInterval;has get"
+        "getDate getDay getUTCDate getUTCDay;padStart padEnd;reduce reduceRight;charCodeAt codePointAt;escape encodeURIComponent;on once;setTimeout setInterval;has get"
     ),
     "go": (
         "HasPrefix HasSuffix Contains;Index LastIndex;TrimLeft TrimPrefix;TrimRight TrimSuffix;Before After;Floor Ceil Round Trunc;"
-        "Lock RLock;Unlock RUnlock;ToLower ToUpper;UTC Local;Truncate Round;Split SplitN SplitAfter Fields;Replace ReplaceAll;Min Max;Slice SliceStable;Sort Stable;int32 int64;uint32 uint64;Title ToUpper"
+        "Lock RLock;Unlock RUnlock;ToLower ToUpper;UTC Local;Truncate Round;Split SplitN SplitAfter Fields;Replace ReplaceAll;Min Max;Slice SliceStable;Sort Stable;int32 int64;uint32 uint64;float32 float64;Title ToUpper;"
+        "QueryEscape PathEscape;QueryUnescape PathUnescape"
     ),
 }
 """Names of functions that are taken for each other, in groups."""
+UNDONE: Final = {
+    "append": "pop()",
+    "push": "pop()",
+    "acquire": "release()",
+    "start": "stop()",
+    "Lock": "Unlock()",
+    "RLock": "RUnlock()",
+    "Add": "Wait()",
+}
+"""Calls, and the calls that undo them or wait for them."""
 TEXTS: Final = frozenset({"utf-8", "utf8", "ascii", "latin-1", "latin1", "%v"})
 """Matches that are changed in texts too."""
-BUILTINS: Final = {"python": ("str", "int", "abs", "set"), "javascript": ("Number", "String"), "go": ()}
+BUILTINS: Final = {
+    "python": ("str", "int", "abs", "set"),
+    "javascript": ("Number", "String", "encodeURIComponent"),
+    "go": (),
+}
 """Functions of one argument that need no import."""
 NO_VALUE: Final = re.compile(
     r"(?:and|as|async|await|break|case|catch|class|const|continue|def|default|defer|del|do|elif|else|except|export|extends|finally"

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from itertools import islice
 from typing import Final
@@ -24,8 +24,10 @@ from callboard.coding.edits.fix_patterns import (
     IMPORTED,
     NO_VALUE,
     OTHERS,
+    RARE,
     REGULAR_EXPRESSIONS,
     TEXTS,
+    UNDONE,
     VALUE,
     Row,
 )
@@ -40,6 +42,8 @@ MAX_LINE: Final = 160
 """Characters of the longest line that is fixed. Some patterns take time that grows with the square of a line."""
 MAX_AFTER: Final = 1000
 """Characters after a line that a pattern of several lines may use."""
+MAX_UNDONE: Final = 600
+"""Characters before a line in which a call is sought that nothing undoes."""
 MAX_LINES: Final = 40
 """Lines that have all fixes. The lines after them have only those of usual faults, which are few."""
 MAX_EDITS: Final = 100
@@ -64,6 +68,11 @@ _CALLED: Final = re.compile(r"(?<![.\w])([^\W\d]\w*)\(")
 _SEVERAL: Final = re.compile(rf"\(({VALUE}(?:, {VALUE})+)\)")
 _FACTOR: Final = re.compile(r"(?<![\w.])(?:10|12|24|60|100|1000|1_000|1024|3600)\b")
 """Numbers by which units differ."""
+_ANY_NAME: Final = re.compile(r"[^\W\d]\w{2,}")
+_PART: Final = re.compile(r"[A-Z]?[a-z]{3,}|[A-Z]{3,}")
+"""A word in a name."""
+_ATTRIBUTE: Final = re.compile(r"(?<=\w\.)[^\W\d]\w*")
+_DONE: Final = re.compile(rf"\b([\w.]+)\.({'|'.join(UNDONE)})\(")
 _LITERAL: Final = re.compile(r"\b(\w+)\{")
 _MAP_FIELD: Final = re.compile(r"^type (\w+) struct \{\n(?:(?!\}).*\n){0,40}?\t(\w+) +(map\[\S+)", re.MULTILINE)
 """Structs of Go that have a map. The number of lines keeps the work linear where no struct ends."""
@@ -74,10 +83,10 @@ _WORDS: Final = (re.compile(r"(?<![\w.])[^\W\d]\w*(?![\w(])"), re.compile(r"(?<=
 """Names of values, and of attributes."""
 
 
-def make_fixes(text: str, path: str, lines: Sequence[int]) -> Iterator[Mutant]:
+def make_fixes(text: str, path: str, lines: Sequence[int], others: Iterable[str] = ()) -> Iterator[Mutant]:
     """Make the fixes of these lines, from 1, sorted by rank, then by the order of the lines.
 
-    There are none for a language that is not known here.
+    `others` are the texts of other files that the code uses. There are none for a language that is not known here.
     """
     language = find_language(path)
     if language is None or language.name not in IDIOMS or len(text) > MAX_TEXT:
@@ -95,7 +104,7 @@ def make_fixes(text: str, path: str, lines: Sequence[int]) -> Iterator[Mutant]:
         ):
             edits.append((order[number], edit._replace(rank=_CHANGE)))
     places = [each.start for each in tokens]
-    fixer = _Fixer(text, language.name)
+    fixer = _Fixer(text, language.name, "\n".join(others)[:MAX_TEXT])
     for number, index in order.items():
         start = starts[number - 1]
         end = starts[number] - 1 if number < len(starts) else len(text)
@@ -118,9 +127,14 @@ def make_fixes(text: str, path: str, lines: Sequence[int]) -> Iterator[Mutant]:
 class _Fixer:
     """Finds the edits of lines of one text."""
 
-    def __init__(self, text: str, language: str) -> None:
+    def __init__(self, text: str, language: str, others: str) -> None:
         self._text = text
         self._language = language
+        self._others = {*_ANY_NAME.findall(others)}
+        self._by_part: dict[str, dict[str, None]] = {}
+        for name in dict.fromkeys(_ANY_NAME.findall(others)):
+            for part in _PART.findall(name):
+                self._by_part.setdefault(part.lower(), {})[name] = None
         names = [match[1] or match[2] for match in _DEFINED.finditer(text)]
         self._functions = [
             name for each in names for name in re.findall(r"\w+" if language == "go" else r"\b[a-z]\w*", each)
@@ -149,6 +163,7 @@ class _Fixer:
                 comma = "" if text.startswith("}", match.end()) else ", "
                 yield Edit(USUAL, match.end(), match.end(), field + comma)
         yield from self._apply(CHANGES, _CHANGE, start, end, is_code)
+        yield from self._apply(RARE[self._language], _CALL, start, end, is_code)
         if _DEFINITION.match(text, start, end):
             return
         if _REGULAR.search(text, start, end):
@@ -161,6 +176,13 @@ class _Fixer:
             for other in groups.get(token.text, ()) if token.kind == "word" else ():
                 yield Edit(_CHANGE, token.start, token.end, other)
         yield from self._call(start, end)
+        yield from self._undo(start, end)
+        for match in _ATTRIBUTE.finditer(text, start, end):
+            parts = [part.lower() for part in _PART.findall(match[0])]
+            similar = dict.fromkeys([name for part in parts for name in self._by_part.get(part, ())])
+            rank = _NAMED if match[0] in self._others else _CHANGE
+            names = [each for each in similar if each != match[0]][:MAX_NAMES]
+            yield from (Edit(rank, match.start(), match.end(), each) for each in names)
         for pattern, known in zip(_WORDS, self._names, strict=True):
             at = bisect_left(known, (start, ""))
             near = known[max(0, at - MAX_NEAR) : at + MAX_NEAR]
@@ -176,18 +198,46 @@ class _Fixer:
         self, rows: Sequence[Row], rank: int, start: int, end: int, is_code: Callable[[int], bool]
     ) -> Iterator[Edit]:
         for pattern, replacements in _compile(rows):
+            matches: list[re.Match[str]] = []
             for match in pattern.finditer(self._text, start, end + MAX_AFTER):
                 if match.start() > end:
                     break
-                if not (is_code(match.start()) or match[0] in TEXTS):
-                    continue
+                if is_code(match.start()) or match[0] in TEXTS:
+                    matches.append(match)
+            if len(matches) > 1 and matches[-1].end() <= end and pattern.groups:
+                yield from self._replace_all(matches, replacements, rank)
+            for match in matches:
                 for each in replacements:
-                    needed = [*IMPORTED.findall(each), *(["async"] if "await " in each else [])]
-                    if self._words.issuperset(needed):
+                    if self._has_names_of(each):
                         new = match.expand(each)
                         word = next((word for word in self._code if word in each), "")
                         for code in self._code.get(word, [""]):
                             yield Edit(rank, match.start(), match.end(), new.replace(word, code) if word else new)
+
+    def _has_names_of(self, replacement: str) -> bool:
+        """Return whether the file has the names that the replacement needs."""
+        needs_async = "await " in replacement or "async " in replacement
+        return self._words.issuperset([*IMPORTED.findall(replacement), *(["async"] if needs_async else [])])
+
+    def _replace_all(self, matches: Sequence[re.Match[str]], replacements: Sequence[str], rank: int) -> Iterator[Edit]:
+        """Change all places of a line in which a fault is: `a == null || b == null`."""
+        for each in replacements:
+            if self._code.keys().isdisjoint(re.findall(r"[A-Z]+", each)) and self._has_names_of(each):
+                at, new = matches[0].start(), ""
+                for match in matches:
+                    new += self._text[at : match.start()] + match.expand(each)
+                    at = match.end()
+                yield Edit(rank, matches[0].start(), at, new)
+
+    def _undo(self, start: int, end: int) -> Iterator[Edit]:
+        """Insert the call that undoes one of the lines before, if the file has no such call."""
+        line = self._text[start:end]
+        indent = line[: len(line) - len(line.lstrip())]
+        first = max(self._text.rfind("\n", 0, max(0, start - MAX_UNDONE)), 0)
+        for match in _DONE.finditer(self._text, first, start):
+            undo = f"{match[1]}.{UNDONE[match[2]]}"
+            if undo not in self._text and indent:
+                yield Edit(_CALL, start, start, f"{indent}{undo}{';' * (self._language == 'javascript')}\n")
 
     def _call(self, start: int, end: int) -> Iterator[Edit]:
         """Put functions around values: those that the line calls, then others of the file."""
