@@ -22,7 +22,7 @@ def test_a_run_with_changed_code_may_take_a_little_longer_than_the_first(run, mo
     done = run("debug", {"description": "test_add fails"}, [WRONG, RIGHT], settings=settings)
     assert done.job.state == "completed"
     assert first - 10 < limits[0] <= first
-    assert {*limits[1:]} == {20.0}
+    assert all(20.0 <= each < first / 2 for each in limits[1:])
 
 
 def test_a_run_is_no_longer_than_the_job_has_time():

@@ -131,10 +131,13 @@ class _Fixer:
         self._text = text
         self._language = language
         self._others = {*_ANY_NAME.findall(others)}
-        self._by_part: dict[str, dict[str, None]] = {}
+        self._by_part: dict[str, list[str]] = {}
+        """The first names of other files that have a word."""
         for name in dict.fromkeys(_ANY_NAME.findall(others)):
             for part in _PART.findall(name):
-                self._by_part.setdefault(part.lower(), {})[name] = None
+                names = self._by_part.setdefault(part.lower(), [])
+                if name not in names and len(names) <= MAX_NAMES:
+                    names.append(name)
         names = [match[1] or match[2] for match in _DEFINED.finditer(text)]
         self._functions = [
             name for each in names for name in re.findall(r"\w+" if language == "go" else r"\b[a-z]\w*", each)
