@@ -9,7 +9,7 @@ from pathlib import Path
 PACKAGE = Path(__file__).parents[1] / "src/callboard"
 BUDGETS = {
     "servers": 17_863,
-    "coding": 16_433,
+    "coding": 16_436,
     "cli": 9_262,
     "wires": 8_851,
     "jobs": 7_439,
