@@ -9,7 +9,7 @@ from pathlib import Path
 PACKAGE = Path(__file__).parents[1] / "src/callboard"
 BUDGETS = {
     "servers": 17_863,
-    "coding": 16_436,
+    "coding": 16_438,
     "cli": 9_262,
     "wires": 8_851,
     "jobs": 7_439,
@@ -24,7 +24,7 @@ BUDGETS = {
     "schema": 2_011,
     "modes": 1_971,
     "loop": 1_880,
-    "execution": 1_708,
+    "execution": 1_710,
     "core": 1_401,
     "telemetry": 1_306,
     "text": 1_306,
@@ -36,7 +36,7 @@ BUDGETS = {
 }
 """Lines of each room, and of the modules beside the rooms ("root")."""
 FILES = 558
-TEST_LINES = 99_281
+TEST_LINES = 99_308
 
 
 def count_lines(folder):

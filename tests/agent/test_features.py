@@ -310,6 +310,30 @@ def test_calls_that_only_look_run_together_between_calls_that_change_something()
         Agent(ScriptedModel(script), tools, keep_order="yes")
 
 
+async def test_no_call_runs_after_one_that_ended_the_run():
+    """Even if the caller is busy with the result of the call before."""
+    ran = []
+
+    @tool
+    def edit(number: int) -> int:
+        ran.append(number)
+        return number
+
+    def after(*_):
+        if ran[-1] == 1:
+            raise OSError("full")
+
+    async def listen(run):
+        async for _ in run:
+            for _ in range(200):
+                await asyncio.sleep(0)
+
+    script = [[Call("edit", {"number": number}) for number in range(4)], "So."]
+    with pytest.raises(OSError, match="full"):
+        await listen(Agent(ScriptedModel(script), [edit], keep_order=True, after_call=after).stream("?"))
+    assert ran == [0, 1]
+
+
 def test_a_limit_of_results_is_the_callers():
     """It sees the call with its arguments, and results that went wrong; what it gives is what the model reads."""
     seen = []

@@ -166,6 +166,8 @@ class ParallelExecutor:
     ) -> ResultCanister:
         if before:
             await asyncio.wait(before)
+            for each in before:
+                each.result()  # no call runs after one that ended the run
         async with gate:
             replacement = await _await_hook(self._before_call(invocation)) if self._before_call else None
             _check_hook("before_call", replacement, (InvocationCanister, ResultCanister))

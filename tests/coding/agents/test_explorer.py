@@ -35,9 +35,11 @@ def search(model, *, rules=()):
 
 
 def test_searches_of_one_reply_run_together_unless_the_model_is_local():
-    for name, is_together in (("openai:gpt-4o", True), ("local:qwen2.5-coder-1.5b", False)):
-        [invoker] = search(ScriptedModel([], name=name)).invokers.values()
-        assert invoker.idempotent is is_together
+    for name, are_together in (("openai:gpt-4o", True), ("local:qwen2.5-coder-1.5b", False)):
+        model = ScriptedModel([Call("read", {"path": "a.txt"}), Call("read", {"path": "b.txt"}), "A.", "B."], name=name)
+        questions = [Call("explore", {"question": each}) for each in ("Where is a?", "Where is b?")]
+        Agent(ScriptedModel([questions, "So."]), ensembles=[search(model)], keep_order=True).run_sync("?")
+        assert (model.requests[1].canisters[-1].text == "Where is b?") is are_together
 
 
 def test_the_rules_hold_in_a_search_and_one_without_an_answer_is_an_error():

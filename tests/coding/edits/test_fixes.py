@@ -128,7 +128,7 @@ FAULTS = [
     ),
     ("python", "return kept[:-count]", "return kept[: max(len(kept) - count, 0)]", ""),
     ("python", "return re.sub(mark, value, text)", "return re.sub(mark, lambda _: value, text)", ""),
-    ("python", "rows = names.sort()", "rows = sorted(names, )", ""),
+    ("python", "rows = names.sort()", "rows = sorted(names)", ""),
     ("python", "at = bisect_left(starts, count)", "at = bisect_right(starts, count)", ""),
     ("javascript", "return a?.rates?.[zone] || RATES[zone];", "return a?.rates?.[zone] ?? RATES[zone];", ""),
     ("javascript", "const rows = parts.map(parse);", "const rows = parts.map((each) => parse(each));", ""),

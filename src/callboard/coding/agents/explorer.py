@@ -1,6 +1,6 @@
 """The tool `explore`: another conversation with the model searches the files for an answer, and only the answer comes back.
 
-What it read takes no room in the conversation that asked. It can only look.
+The files that the search reads take no room in the conversation that asked. The search can only look.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def make_explorer(
 ) -> Ensemble:
     """Return the ensemble with `explore`.
 
-    Calls of one reply run together. Those of a local model run in order: its server then keeps the prompt of each.
+    Searches of one reply run together. Searches of a local model run in order, so that its server keeps their prompts.
 
     Args:
         model: The model that searches.

@@ -25,7 +25,7 @@ FACTOR: Final = 5
 LEAST: Final = 20.0
 """Seconds that a later run may take, however fast the first was."""
 LATE: Final = 5.0
-"""Seconds that a run may take when the job's time is over: what was changed last may be right."""
+"""Seconds that a run may take after the end of the job's time: the last change may be right."""
 
 
 class RunnerMissing(CallerError):
@@ -124,7 +124,7 @@ class JobTests:
         report = self._reports.get(digest) or self._run_of_model(digest)
         if report is None:
             try:
-                report = await run_tests(self.workspace, folder=self.folder, seconds=self._limit, digest=self._look)
+                report = await run_tests(self.workspace, folder=self.folder, seconds=self.time_limit, digest=self._look)
             except SandboxUnavailable:
                 raise
             except CallerError as error:
@@ -142,7 +142,8 @@ class JobTests:
         return report
 
     @property
-    def _limit(self) -> float:
+    def time_limit(self) -> float:
+        """Seconds that the next run may take."""
         later = SECONDS if self.first is None else min(SECONDS, max(LEAST, FACTOR * self.first.seconds))
         return min(later, max(LATE, self.remaining()))
 

@@ -110,13 +110,13 @@ IDIOMS: Final[Mapping[str, Sequence[Row]]] = {
             "except LookupError",
             "except (TypeError, ValueError)",
             "except OSError",
-            "except Exception",
         ),
         (rf"({NAME})\[:-({OPERAND})\]", r"\1[: max(len(\1) - \2, 0)]"),
         (rf"({NAME})\[-({OPERAND}):\]", r"\1[max(len(\1) - \2, 0) :]"),
         (r"\bre\.sub\(([^,\n]+), ([\w.]+),", r"re.sub(\1, lambda _: \2,"),
         (r"\bre\.(\w+)\(([a-z]\w*)\b", r"re.\1(re.escape(\2)"),
-        (rf"(= |\breturn )({NAME})\.sort\((.*)\)$", r"\1sorted(\2, \3)"),
+        (rf"(= |\breturn )({NAME})\.sort\(\)$", r"\1sorted(\2)"),
+        (rf"(= |\breturn )({NAME})\.sort\((.+)\)$", r"\1sorted(\2, \3)"),
         (r"\benumerate\(([^(),\n]+)\)", r"enumerate(\1, 1)"),
         # What is done too early, too often or not at all.
         (r"^( +)(?:pass|return|return None)$", r"\1raise"),
@@ -270,6 +270,7 @@ _GO_RETURNS: Final = tuple(
 )
 RARE: Final[Mapping[str, Sequence[Row]]] = {
     "python": (
+        (r"\bexcept \w+\b", "except Exception"),
         (r"\bisinstance\((\w+), (\w+)\)", r"isinstance(\1, \2) and \1"),
         (rf"({VALUE}) == ({VALUE})", r"abs(\1 - \2) < 1e-9"),
         (rf"({VALUE}) != ({VALUE})", r"abs(\1 - \2) > 1e-9"),
